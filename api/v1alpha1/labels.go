@@ -1,5 +1,13 @@
 package v1alpha1
 
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
 // Labels and annotations that Kiln puts on the objects it makes. They are part of the API: people select by them,
 // and the renderer and the controller agree on them.
 const (
@@ -21,6 +29,8 @@ const (
 
 	// AnnotationInputDigest is the whole digest of the contents that are rendered: 64 hex digits.
 	AnnotationInputDigest = "kiln.dev/input-digest"
+	// AnnotationOutputDigest is the whole digest of the contents that a result leads to.
+	AnnotationOutputDigest = "kiln.dev/output-digest"
 	// AnnotationRenderRequestedAt on a PackageRevision asks for a render when its value changes, as
 	// kubectl.kubernetes.io/restartedAt does for a Deployment. Any text will do; a time is customary.
 	AnnotationRenderRequestedAt = "kiln.dev/render-requested-at"
@@ -38,3 +48,25 @@ const (
 	// ComponentResultChunk is a ConfigMap with a part of a result.
 	ComponentResultChunk = "result-chunk"
 )
+
+// maxLabelValue is what Kubernetes allows.
+const maxLabelValue = 63
+
+// LabelValue is a text as the value of a label: one that is no valid value, or too long for one, has its invalid
+// characters replaced, is cut, and ends in a hash of the whole text.
+func LabelValue(text string) string {
+	if len(validation.IsValidLabelValue(text)) == 0 {
+		return text
+	}
+	hash := sha256.Sum256([]byte(text))
+	suffix := "-" + hex.EncodeToString(hash[:4])
+	kept := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-', r == '_':
+			return r
+		}
+		return '-'
+	}, text)
+	kept = kept[:min(len(kept), maxLabelValue-len(suffix))]
+	return strings.Trim(strings.TrimLeft(kept, "-._")+suffix, "-._")
+}

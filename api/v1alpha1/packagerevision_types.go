@@ -371,6 +371,8 @@ const (
 
 // Reasons of the conditions, and of RenderOutcome.
 const (
+	// ReasonFinished: no render is scheduled or running.
+	ReasonFinished = "Finished"
 	// ReasonScheduled: a render waits to be started.
 	ReasonScheduled = "Scheduled"
 	// ReasonRunning: the render's Job exists.

@@ -1,0 +1,154 @@
+package jobcontroller
+
+import (
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
+	"github.com/kiln-dev/kiln/renderer-image/kptfile"
+)
+
+// maxStatusMessage bounds the message of a condition on the object: a third of what metav1.Condition allows.
+const maxStatusMessage = 10000
+
+// story is what all conditions of a PackageRevision tell together; setting them from one value keeps them from
+// contradicting each other.
+type story struct {
+	// finished: no render is scheduled or running.
+	finished bool
+	// rendered: what the last render of these contents came to; nil when there is none to speak of.
+	rendered *bool
+	reason   string
+	message  string
+}
+
+func inProgress(reason, message string) story {
+	return story{reason: reason, message: message}
+}
+
+func succeeded(message string) story {
+	yes := true
+	return story{finished: true, rendered: &yes, reason: kiln.ReasonRenderSuccess, message: message}
+}
+
+func failed(reason, message string) story {
+	no := false
+	return story{finished: true, rendered: &no, reason: reason, message: message}
+}
+
+// neverRendered is told of contents that no render has seen and none will.
+func neverRendered(reason, message string) story {
+	return story{finished: true, reason: reason, message: message}
+}
+
+// tell sets the conditions of the status. Conditions that say nothing new keep their transition times.
+func tell(status *kiln.PackageRevisionStatus, s story, generation int64, now time.Time) {
+	status.ObservedGeneration = generation
+	set := func(conditionType string, value bool, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type:               conditionType,
+			Status:             statusOf(value),
+			ObservedGeneration: generation,
+			LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+			Reason:             reason,
+			Message:            truncate(message, maxStatusMessage),
+		})
+	}
+	drop := func(conditionType string) { meta.RemoveStatusCondition(&status.Conditions, conditionType) }
+
+	if s.finished {
+		reason := kiln.ReasonFinished
+		if s.rendered == nil {
+			reason = s.reason
+		}
+		set(kiln.ConditionRenderFinished, true, reason, "No render is scheduled or running.")
+		drop(kiln.ConditionReconciling)
+	} else {
+		set(kiln.ConditionRenderFinished, false, s.reason, s.message)
+		set(kiln.ConditionReconciling, true, s.reason, s.message)
+	}
+	if s.rendered != nil {
+		set(kiln.ConditionRendered, *s.rendered, s.reason, s.message)
+	} else {
+		drop(kiln.ConditionRendered)
+	}
+	set(kiln.ConditionReady, s.rendered != nil && *s.rendered, s.reason, s.message)
+	if s.rendered != nil && !*s.rendered {
+		set(kiln.ConditionStalled, true, s.reason, s.message)
+	} else {
+		drop(kiln.ConditionStalled)
+	}
+}
+
+// In the Kptfile the conditions carry kpt's reasons, and the digest they speak of ends the message.
+
+const digestMark = "sha256:"
+
+func kptfileSuccess(digest string) []kptfile.Condition {
+	return []kptfile.Condition{
+		{Type: kiln.ConditionRenderFinished, Status: "True", Reason: kiln.ReasonFinished, Message: aboutDigest("No render is scheduled or running for", digest)},
+		{Type: kiln.ConditionRendered, Status: "True", Reason: kiln.ReasonRenderSuccess, Message: aboutDigest("The package is rendered:", digest)},
+	}
+}
+
+func kptfileFailure(reason, message, digest string) []kptfile.Condition {
+	said := truncate(reason+": "+strings.TrimRight(message, "\n"), maxConditionText-100)
+	return []kptfile.Condition{
+		{Type: kiln.ConditionRenderFinished, Status: "True", Reason: kiln.ReasonFinished, Message: aboutDigest("No render is scheduled or running for", digest)},
+		{Type: kiln.ConditionRendered, Status: "False", Reason: kiln.ReasonRenderFailed, Message: aboutDigest(said+" In", digest)},
+	}
+}
+
+func kptfileInProgress(digest string) []kptfile.Condition {
+	return []kptfile.Condition{
+		{Type: kiln.ConditionRenderFinished, Status: "False", Reason: kiln.ReasonScheduled, Message: aboutDigest("A render is scheduled or running for", digest)},
+	}
+}
+
+func aboutDigest(text, digest string) string { return text + " " + digestMark + digest }
+
+// kptfileLies says whether a Kptfile whose contents are about to be rendered claims to be rendered already, or that no
+// render is going on. What it says of these very contents being under way is true and may stay.
+func kptfileLies(conditions []kiln.PackageCondition, digest string) bool {
+	for _, c := range conditions {
+		switch c.Type {
+		case kiln.ConditionRendered:
+			return true
+		case kiln.ConditionRenderFinished:
+			if c.Status != metav1.ConditionFalse || !strings.HasSuffix(c.Message, digestMark+digest) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func statusOf(value bool) metav1.ConditionStatus {
+	if value {
+		return metav1.ConditionTrue
+	}
+	return metav1.ConditionFalse
+}
+
+func conditionStatus(text string) metav1.ConditionStatus { return metav1.ConditionStatus(text) }
+
+func validStatus(text string) bool {
+	return text == string(metav1.ConditionTrue) || text == string(metav1.ConditionFalse) || text == string(metav1.ConditionUnknown)
+}
+
+// truncate cuts a text to at most n bytes, at a rune, and marks the cut.
+func truncate(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	const mark = "…"
+	cut := n - len(mark)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + mark
+}

@@ -1,0 +1,40 @@
+package jobcontroller
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
+)
+
+// eventAction is what Kiln does to a PackageRevision, in the words of events.k8s.io.
+const eventAction = "Render"
+
+// maxEventNote is what events.k8s.io allows.
+const maxEventNote = 1024
+
+// event is an Event to emit on the PackageRevision once the status that it speaks of is stored.
+type event struct {
+	kind   string
+	reason string
+	note   string
+}
+
+func startedEvent(render Render) event {
+	return event{corev1.EventTypeNormal, "RenderStarted", fmt.Sprintf("Job %s renders the contents %.12s.", render.Name, render.InputDigest)}
+}
+
+func supersededEvent(name string) event {
+	return event{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s was cancelled: newer contents are to be rendered.", name)}
+}
+
+func outcomeEvent(outcome *kiln.RenderOutcome, replay bool) event {
+	switch {
+	case !outcome.Succeeded:
+		return event{corev1.EventTypeWarning, "RenderFailed", truncate(fmt.Sprintf("%s: %s", outcome.Reason, outcome.Message), maxEventNote)}
+	case replay:
+		return event{corev1.EventTypeNormal, "RenderReplayed", fmt.Sprintf("The contents returned to the input of render %s; its result was applied again.", outcome.JobName)}
+	}
+	return event{corev1.EventTypeNormal, "RenderSucceeded", fmt.Sprintf("The result of Job %s was applied: contents %.12s.", outcome.JobName, outcome.OutputDigest)}
+}

@@ -1,0 +1,88 @@
+package integration
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
+)
+
+func TestAQuotaThatRefusesTheJobIsSaidAndItsGrowthStartsTheRender(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "no-jobs"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}
+	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
+	g.Eventually(func(g Gomega) {
+		now := &corev1.ResourceQuota{}
+		g.Expect(admin.Get(t.Context(), clientKey(quota), now)).To(Succeed())
+		g.Expect(now.Status.Hard).NotTo(BeEmpty())
+	}).WithTimeout(patience).Should(Succeed())
+
+	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")}))
+	now := waitFor(t, rev, ContainElements("RenderFinished=False/QuotaExceeded", "Reconciling=True/QuotaExceeded"))
+	g.Expect(messageOf(now, kiln.ConditionRenderFinished)).To(ContainSubstring("no-jobs"))
+	g.Expect(now.Status.Render.Phase).To(Equal(kiln.PhaseScheduled))
+
+	quota.Spec.Hard["count/jobs.batch"] = resource.MustParse("5")
+	g.Expect(admin.Update(t.Context(), quota)).To(Succeed())
+	waitRendered(t, rev)
+}
+
+func TestARenderClassShapesTheJob(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	rev := revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")})
+	rev.Spec.RenderClassName = ptr.To(ns)
+	create(t, rev)
+	waitFor(t, rev, ContainElement("RenderFinished=False/RenderClassNotFound"))
+
+	class := &kiln.RenderClass{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	class.Spec.ActiveDeadlineSeconds = ptr.To[int64](77)
+	class.Spec.Resources = &kiln.RenderResources{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}}
+	g.Expect(admin.Create(t.Context(), class)).To(Succeed())
+	t.Cleanup(func() { _ = admin.Delete(t.Context(), class) })
+	waitRendered(t, rev)
+
+	jobs, err := jobsOf(t.Context(), rev)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(jobs).To(HaveLen(1))
+	g.Expect(jobs[0].Spec.ActiveDeadlineSeconds).To(HaveValue(BeEquivalentTo(77)))
+	resources := jobs[0].Spec.Template.Spec.Containers[0].Resources
+	g.Expect(resources.Requests.Cpu().String()).To(Equal("1500m"))
+	g.Expect(resources.Limits.Cpu().String()).To(Equal("1500m"), "a default limit never is below the request")
+}
+
+func TestADeadlineIsAFailureOfItsOwn(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	class := &kiln.RenderClass{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	class.Spec.ActiveDeadlineSeconds = ptr.To[int64](1)
+	g.Expect(admin.Create(t.Context(), class)).To(Succeed())
+	files := slowFiles("1")
+	files["slow.yaml"] = slower(files["slow.yaml"])
+	rev := revision(ns, "web", files)
+	rev.Spec.RenderClassName = ptr.To(ns)
+	create(t, rev)
+	done := waitFailed(t, rev, kiln.ReasonDeadlineExceeded)
+	g.Expect(done.Spec.Resources["cm.yaml"]).To(BeEquivalentTo(configMap("cm", "1")))
+}
+
+func TestHistoryLimitsKeepNamespacesTidy(t *testing.T) {
+	g := NewWithT(t)
+	rev := create(t, revision(namespace(t), "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "0")}))
+	for _, value := range []string{"1", "2", "3", "4"} {
+		waitRendered(t, rev)
+		waitJobsOver(t, rev)
+		edit(t, rev, "cm.yaml", configMap("cm", value))
+	}
+	waitRendered(t, rev)
+	jobs, err := jobsOf(t.Context(), rev)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(len(jobs)).To(BeNumerically("<=", 2), "the last one, and one kept before it started")
+}

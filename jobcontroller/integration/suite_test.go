@@ -1,0 +1,235 @@
+// Package integration tests the controller against a real API server, Job controller, garbage collector, quota and node:
+// the embedded cluster. Nothing is mocked but the container image, which is a local program.
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
+)
+
+const (
+	controllerNamespace = "kiln-system"
+	controllerAccount   = "kiln-controller"
+
+	// patience is how long anything may take that takes a second or two; it only bounds how long a failure takes to show.
+	patience = time.Minute
+)
+
+// The suite's cluster and the clients of its administrator.
+var (
+	repository string
+	bin        string
+	state      string
+	adminFile  string
+	admin      client.Client
+	clientset  *kubernetes.Clientset
+	// theController is the one that runs while a test does not say otherwise.
+	theController *controllerProcess
+)
+
+func TestMain(m *testing.M) {
+	code, err := runSuite(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "integration:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func runSuite(m *testing.M) (code int, err error) {
+	if os.Geteuid() != 0 {
+		fmt.Println("integration: skipped: the embedded cluster's node needs root")
+		return 0, nil
+	}
+	if repository, err = filepath.Abs("../.."); err != nil {
+		return 1, err
+	}
+	bin = os.Getenv("KILN_BIN")
+	if bin == "" {
+		bin = filepath.Join(repository, "bin")
+	}
+	if _, err := os.Stat(filepath.Join(bin, "devcluster")); err != nil {
+		return 1, fmt.Errorf("the embedded cluster is not built: run `make build` first: %w", err)
+	}
+	if state, err = os.MkdirTemp("", "kiln-integration-"); err != nil {
+		return 1, err
+	}
+	defer func() {
+		stopErr := command("devcluster", "stop", "--state", state).Run()
+		if code == 0 {
+			err = errors.Join(err, stopErr, os.RemoveAll(state))
+		} else {
+			fmt.Println("integration: the cluster's logs are kept in", state)
+		}
+	}()
+	if err := startCluster(); err != nil {
+		return 1, err
+	}
+	if err := install(context.Background()); err != nil {
+		return 1, err
+	}
+	if theController, err = startController(); err != nil {
+		return 1, err
+	}
+	defer func() { theController.stop() }()
+	return m.Run(), nil
+}
+
+func command(name string, args ...string) *exec.Cmd {
+	c := exec.Command(filepath.Join(bin, name), args...)
+	c.Stderr = os.Stderr
+	c.Env = append(os.Environ(), "KUBECONFIG="+adminFile)
+	return c
+}
+
+func startCluster() error {
+	start := command("devcluster", "start", "--state", state,
+		"--image", "kiln-renderer="+filepath.Join(bin, "kiln-renderer"))
+	out, err := start.Output()
+	if err != nil {
+		return fmt.Errorf("start the embedded cluster: %w", err)
+	}
+	adminFile = strings.TrimSpace(string(out))
+	config, err := clientcmd.BuildConfigFromFlags("", adminFile)
+	if err != nil {
+		return fmt.Errorf("read the cluster's kubeconfig: %w", err)
+	}
+	config.QPS, config.Burst = 500, 1000
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kiln.AddToScheme(scheme)); err != nil {
+		return err
+	}
+	if admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+		return err
+	}
+	clientset, err = kubernetes.NewForConfig(config)
+	return err
+}
+
+// install applies what a user's installation applies, but for the Deployment: tests start and kill the controller themselves.
+func install(ctx context.Context) error {
+	for _, args := range [][]string{
+		{"apply", "-f", filepath.Join(repository, "config/manager/namespace.yaml")},
+		{"apply", "--server-side", "-k", filepath.Join(repository, "config/crd")},
+		{"apply", "-k", filepath.Join(repository, "config/rbac")},
+		{"wait", "--for=condition=Established", "--timeout=60s", "crd/packagerevisions.kiln.dev", "crd/renderclasses.kiln.dev"},
+	} {
+		if err := command("kubectl", args...).Run(); err != nil {
+			return fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		}
+	}
+	return writeControllerConfig(ctx)
+}
+
+func controllerConfig() string { return filepath.Join(state, "controller.kubeconfig") }
+
+// writeControllerConfig makes a kubeconfig for the controller's own account, so that its permissions are tried, too.
+func writeControllerConfig(ctx context.Context) error {
+	token, err := clientset.CoreV1().ServiceAccounts(controllerNamespace).CreateToken(ctx, controllerAccount, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](24 * 3600)},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("get a token for the controller: %w", err)
+	}
+	adminConfig, err := clientcmd.BuildConfigFromFlags("", adminFile)
+	if err != nil {
+		return err
+	}
+	if err := rest.LoadTLSFiles(adminConfig); err != nil {
+		return err
+	}
+	return clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: adminConfig.Host, CertificateAuthorityData: adminConfig.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"it": {Token: token.Status.Token}},
+		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it", AuthInfo: "it"}},
+		CurrentContext: "it",
+	}, controllerConfig())
+}
+
+// controllerProcess is a running kiln-controller.
+type controllerProcess struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+func startController(args ...string) (*controllerProcess, error) {
+	log, err := os.OpenFile(filepath.Join(state, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	all := append([]string{
+		"--renderer-image=kiln-renderer", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--v=1",
+		"--leader-election-namespace=" + controllerNamespace, "--leader-elect-lease-duration=3s",
+	}, args...)
+	c := exec.Command(filepath.Join(bin, "kiln-controller"), all...)
+	c.Env = append(os.Environ(), "KUBECONFIG="+controllerConfig())
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		return nil, fmt.Errorf("start the controller: %w", err)
+	}
+	p := &controllerProcess{cmd: c, done: make(chan error, 1)}
+	go func() { p.done <- c.Wait() }()
+	return p, nil
+}
+
+// stop ends the controller as a rollout does, kill as a node that dies does.
+func (p *controllerProcess) stop() { p.end(os.Interrupt) }
+func (p *controllerProcess) kill() { p.end(os.Kill) }
+
+func (p *controllerProcess) end(signal os.Signal) {
+	_ = p.cmd.Process.Signal(signal)
+	<-p.done
+}
+
+// replaceController starts a controller in place of one that a test has ended.
+func replaceController(t *testing.T) {
+	t.Helper()
+	p, err := startController()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	theController = p
+}
+
+// namespace makes a namespace for one test.
+func namespace(t *testing.T) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "it-"}}
+	NewWithT(t).Expect(admin.Create(t.Context(), ns)).To(Succeed())
+	t.Cleanup(func() {
+		_ = admin.Delete(context.Background(), ns)
+	})
+	return ns.Name
+}
+
+// kubectl runs the real kubectl and returns what it printed, in the namespace given.
+func kubectl(t *testing.T, namespace string, args ...string) string {
+	t.Helper()
+	c := command("kubectl", append([]string{"--namespace", namespace}, args...)...)
+	var stderr strings.Builder
+	c.Stderr = &stderr
+	out, err := c.Output()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), "kubectl %s: %s", strings.Join(args, " "), stderr.String())
+	return string(out)
+}

@@ -1,0 +1,152 @@
+package jobcontroller
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
+)
+
+// The functions of this file move status.render from one phase to the next. They count a render as superseded when the
+// status still takes it for running while other contents are wanted: that holds whoever cancelled it, and across
+// restarts.
+
+// supersede ends the render that the status takes for running, if it is not of what is wanted.
+func supersede(p *plan, o observed, wanted target) {
+	at := p.status.Render
+	if at == nil || isOver(at.Phase) || (at.InputDigest == wanted.digest && at.Request == wanted.request) {
+		return
+	}
+	if at.Phase == kiln.PhaseRunning {
+		at.Superseded++
+		p.events = append(p.events, supersededEvent(at.JobName))
+	}
+	p.status.Render = &kiln.RenderStatus{
+		Phase:         kiln.PhaseScheduled,
+		InputDigest:   wanted.digest,
+		Request:       wanted.request,
+		ScheduledTime: microTime(o.scheduledAt()),
+		Superseded:    at.Superseded,
+		Replayed:      at.Replayed,
+	}
+}
+
+// scheduled makes the status speak of the render that is wanted. What is known of it already is kept.
+func scheduled(status *kiln.PackageRevisionStatus, o observed, wanted target) {
+	at := status.Render
+	if at != nil && !isOver(at.Phase) && at.InputDigest == wanted.digest && at.Request == wanted.request {
+		at.Phase = kiln.PhaseScheduled
+		at.NextAttemptTime = nil
+		return
+	}
+	next := &kiln.RenderStatus{
+		Phase:         kiln.PhaseScheduled,
+		InputDigest:   wanted.digest,
+		Request:       wanted.request,
+		ScheduledTime: microTime(o.scheduledAt()),
+	}
+	if at != nil {
+		next.Superseded, next.Replayed = at.Superseded, at.Replayed
+	}
+	status.Render = next
+}
+
+// running makes the status speak of a render that exists.
+func running(p *plan, o observed, wanted target, render Render) {
+	if at := p.status.Render; at == nil || isOver(at.Phase) {
+		scheduled(&p.status, o, wanted)
+	}
+	startedAs(&p.status, render)
+	p.tell(runningStory(render))
+}
+
+func startedAs(status *kiln.PackageRevisionStatus, render Render) {
+	at := status.Render
+	at.Phase = kiln.PhaseRunning
+	at.NextAttemptTime = nil
+	if at.JobUID == string(render.UID) {
+		return
+	}
+	at.JobName, at.JobUID, at.Attempt = render.Name, string(render.UID), render.Attempt
+	at.StartTime = microTime(render.Created)
+}
+
+func runningStory(render Render) story {
+	return inProgress(kiln.ReasonRunning, fmt.Sprintf("Render %s is running.", render.Name))
+}
+
+// settle writes down what a render came to.
+func settle(status *kiln.PackageRevisionStatus, render Render, outcome kiln.RenderOutcome, steps []kiln.RenderStep, replay bool, now time.Time) {
+	at := status.Render
+	if at == nil || at.JobUID != string(render.UID) {
+		next := &kiln.RenderStatus{ScheduledTime: microTime(now)}
+		if at != nil {
+			next.Superseded, next.Replayed = at.Superseded, at.Replayed
+			if !isOver(at.Phase) {
+				next.ScheduledTime = at.ScheduledTime
+			}
+		}
+		status.Render, at = next, next
+		startedAs(status, render)
+	}
+	at.Phase = kiln.PhaseSucceeded
+	if !outcome.Succeeded {
+		at.Phase = kiln.PhaseFailed
+	}
+	at.InputDigest, at.OutputDigest, at.Request = outcome.InputDigest, outcome.OutputDigest, outcome.Request
+	at.Attempt = render.Attempt
+	at.FinishTime = microTime(now)
+	at.NextAttemptTime = nil
+	at.Steps = steps
+	if replay {
+		at.Replayed++
+	}
+	status.LastOutcome = &outcome
+}
+
+// resumeOutcome makes the status speak of the last outcome again, after the contents returned to it before another
+// render of them had finished.
+func resumeOutcome(status *kiln.PackageRevisionStatus, last *kiln.RenderOutcome) {
+	at := status.Render
+	if at != nil && isOver(at.Phase) {
+		return
+	}
+	resumed := &kiln.RenderStatus{
+		Phase:        kiln.PhaseSucceeded,
+		InputDigest:  last.InputDigest,
+		OutputDigest: last.OutputDigest,
+		Request:      last.Request,
+		JobName:      last.JobName,
+		JobUID:       last.JobUID,
+	}
+	if !last.Succeeded {
+		resumed.Phase = kiln.PhaseFailed
+	}
+	if at != nil {
+		resumed.Superseded, resumed.Replayed = at.Superseded, at.Replayed
+	}
+	status.Render = resumed
+}
+
+// closeRender ends a render that nothing will come of.
+func closeRender(status *kiln.PackageRevisionStatus, now time.Time) {
+	if at := status.Render; at != nil && !isOver(at.Phase) {
+		if at.Phase == kiln.PhaseRunning {
+			at.Superseded++
+		}
+		at.Phase = kiln.PhaseFailed
+		at.FinishTime = microTime(now)
+		at.NextAttemptTime = nil
+	}
+}
+
+func isOver(phase kiln.RenderPhase) bool {
+	return phase == kiln.PhaseSucceeded || phase == kiln.PhaseFailed
+}
+
+func microTime(t time.Time) *metav1.MicroTime {
+	m := metav1.NewMicroTime(t.UTC().Truncate(time.Microsecond))
+	return &m
+}
