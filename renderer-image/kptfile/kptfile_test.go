@@ -1,0 +1,179 @@
+package kptfile
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+const body = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web # the name\n"
+
+var rendered = Condition{Type: "Rendered", Status: "True", Reason: "RenderSuccess", Message: "of sha256:abc"}
+
+const renderedText = "- type: Rendered\n  status: \"True\"\n  reason: RenderSuccess\n  message: \"of sha256:abc\"\n"
+
+func indented(text, indent string) string {
+	var out strings.Builder
+	for line := range strings.Lines(text) {
+		out.WriteString(indent + line)
+	}
+	return out.String()
+}
+
+func TestSetConditions(t *testing.T) {
+	for name, test := range map[string]struct {
+		content string
+		drop    []string
+		want    string
+	}{
+		"a Kptfile without a status gets one at its end": {
+			content: body,
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"a last line without a line break gets one": {
+			content: strings.TrimSuffix(body, "\n"),
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"the status goes before the document's end marker": {
+			content: "---\n" + body + "...\n",
+			want:    "---\n" + body + "status:\n  conditions:\n" + indented(renderedText, "  ") + "...\n",
+		},
+		"CRLF stays CRLF": {
+			content: strings.ReplaceAll(body, "\n", "\r\n"),
+			want:    strings.ReplaceAll(body+"status:\n  conditions:\n"+indented(renderedText, "  "), "\n", "\r\n"),
+		},
+		"a condition of the type is replaced in its place, others and comments stay": {
+			content: body + "status: # ours\n  conditions:\n    # first\n    - type: Reviewed # by hand\n      status: 'True'\n    - type: Rendered\n      status: \"False\"\n      extra: gone\n    # last\n    - {type: Tested, status: Unknown}\n  renderStatus:\n    x: 1\n",
+			want:    body + "status: # ours\n  conditions:\n    # first\n    - type: Reviewed # by hand\n      status: 'True'\n" + indented(renderedText, "    ") + "    # last\n    - {type: Tested, status: Unknown}\n  renderStatus:\n    x: 1\n",
+		},
+		"a status in the middle is edited there": {
+			content: "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n\n# the rest\n" + body,
+			want:    "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n" + indented(renderedText, "  ") + "\n# the rest\n" + body,
+		},
+		"items that stand as far out as their field are kept so": {
+			content: body + "status:\n  conditions:\n  - type: Rendered\n    status: \"False\"\n",
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"a status in flow style is written anew with its values": {
+			content: body + "status: {observed: 3, conditions: [{type: Reviewed, status: \"True\"}]}\n",
+			want:    body + "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n" + indented(renderedText, "  ") + "  observed: 3\n",
+		},
+		"an empty status is filled": {
+			content: body + "status: {}\n",
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"an empty list of conditions is filled": {
+			content: body + "status:\n  conditions: []\n",
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"a condition to drop goes": {
+			content: body + "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n" + indented(renderedText, "  "),
+			drop:    []string{"Reviewed"},
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"two conditions of one type become one": {
+			content: body + "status:\n  conditions:\n" + indented(renderedText, "  ") + indented(renderedText, "  "),
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
+		},
+		"a Kptfile that says it already stays as it is": {
+			content: body + "status: {conditions: [{type: Rendered, status: \"True\", reason: RenderSuccess, message: 'of sha256:abc'}]}\n",
+			want:    body + "status: {conditions: [{type: Rendered, status: \"True\", reason: RenderSuccess, message: 'of sha256:abc'}]}\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := SetConditions(test.content, []Condition{rendered}, test.drop...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(test.want))
+			again, err := SetConditions(got, []Condition{rendered}, test.drop...)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(again).To(Equal(got), "a second time changes nothing")
+		})
+	}
+}
+
+func TestSetConditionsKeepsAnyTextOfAMessage(t *testing.T) {
+	for _, message := range []string{"two\nlines", `"quoted" \ and 'single'`, "# no comment", "tab\tend ", "\u0085\u2028\ufeff\x00\x7f", "…", "{a: b}", "- x", strings.Repeat("long ", 1000)} {
+		g := NewWithT(t)
+		got, err := SetConditions(body, []Condition{{Type: "Rendered", Status: "False", Reason: "no: plain word", Message: message}})
+		g.Expect(err).NotTo(HaveOccurred(), "%q", message)
+		conditions, err := Conditions(got)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(conditions).To(Equal([]Condition{{Type: "Rendered", Status: "False", Reason: "no: plain word", Message: message}}))
+	}
+}
+
+func TestDroppingTheOnlyConditionLeavesAnEmptyList(t *testing.T) {
+	g := NewWithT(t)
+	content, err := SetConditions(body, []Condition{rendered})
+	g.Expect(err).NotTo(HaveOccurred())
+	got, err := SetConditions(content, nil, "Rendered")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(body + "status:\n  conditions: []\n"))
+	g.Expect(Conditions(got)).To(BeEmpty())
+}
+
+func TestKptfilesThatAreNotEditedAreRefused(t *testing.T) {
+	for name, content := range map[string]string{
+		"an empty file":        "",
+		"no YAML":              "a: [",
+		"no mapping":           "- a\n",
+		"JSON":                 `{"apiVersion": "kpt.dev/v1"}`,
+		"two documents":        body + "---\n" + body,
+		"two statuses":         body + "status: {}\nstatus: {}\n",
+		"anchors in status":    body + "status: &a\n  conditions: []\n",
+		"aliases in status":    "x: &a 1\nstatus:\n  y: *a\n",
+		"foreign line breaks":  "a: 1\rstatus: 2\n",
+		"a line separator":     "a: \"\u2028\"\n",
+		"a status in brackets": "? status\n: {}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := SetConditions(content, []Condition{rendered})
+			NewWithT(t).Expect(err).To(MatchError(ErrNotEditable))
+		})
+	}
+}
+
+func TestWithoutStatusIsTheSameWhateverTheConditions(t *testing.T) {
+	g := NewWithT(t)
+	plainText, ok := WithoutStatus(body)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(plainText).To(Equal(strings.TrimSuffix(body, "\n")))
+	with, err := SetConditions(body, []Condition{rendered})
+	g.Expect(err).NotTo(HaveOccurred())
+	again, ok := WithoutStatus(with)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(again).To(Equal(plainText))
+	_, ok = WithoutStatus("a: [")
+	g.Expect(ok).To(BeFalse())
+}
+
+func TestAnnotations(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(Annotations("metadata:\n  annotations:\n    a: \"true\"\n    b: [1]\n")).To(Equal(map[string]string{"a": "true"}))
+	g.Expect(Annotations(body)).To(BeNil())
+	g.Expect(Annotations("a: [")).To(BeNil())
+}
+
+func FuzzSetConditions(f *testing.F) {
+	f.Add(body, "Rendered", "True", "RenderSuccess", "of sha256:abc")
+	f.Add(body+"status:\n  conditions:\n  - type: Rendered\n    status: x\n  # c\n  other: 1\n", "Rendered", "False", "x", "two\nlines")
+	f.Add("status: {conditions: [{type: A}]}\na: 1\n", "B", "", "", "")
+	f.Fuzz(func(t *testing.T, content, conditionType, status, reason, message string) {
+		set := []Condition{{conditionType, status, reason, message}}
+		got, err := SetConditions(content, set)
+		if err != nil {
+			return
+		}
+		before, _ := WithoutStatus(content)
+		after, ok := WithoutStatus(got)
+		if !ok || before != after {
+			t.Fatalf("the rest changed:\n%q\n%q", content, got)
+		}
+		again, err := SetConditions(got, set)
+		if err != nil || again != got {
+			t.Fatalf("not idempotent: %v\n%q\n%q", err, got, again)
+		}
+	})
+}
