@@ -77,7 +77,7 @@ type starlarkProgram struct {
 // starlarkItem is a resource and what of it the program was given.
 type starlarkItem struct {
 	item *Item
-	// base is the tree the program's values are merged into: the resource's own, or one without YAML aliases.
+	// base is the tree that the program was given: the resource without YAML aliases, with the position's annotations.
 	base *yaml.Node
 	// position is what the item's annotations said.
 	position position
@@ -92,7 +92,8 @@ func newStarlarkProgram(list *ResourceList) (*starlarkProgram, error) {
 	}
 	values := make([]starlark.Value, 0, len(list.Items))
 	for i, item := range list.Items {
-		base := withoutAliases(item.Object.YNode())
+		position := positionOf(item, i)
+		base := position.annotate(withoutAliases(item.Object.YNode()))
 		value, err := toStarlark(base)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", item.Path, err)
@@ -101,10 +102,9 @@ func newStarlarkProgram(list *ResourceList) (*starlarkProgram, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s: the resource must be a mapping", item.Path)
 		}
-		known := &starlarkItem{item: item, base: base, position: positionOf(item, i)}
-		known.position.annotate(dict)
+		known := &starlarkItem{item: item, base: base, position: position}
 		p.known[dict] = known
-		p.byID[known.position.id] = known
+		p.byID[position.id] = known
 		values = append(values, dict)
 	}
 	set := func(key string, value starlark.Value) { _ = p.root.SetKey(starlark.String(key), value) }
@@ -197,7 +197,7 @@ func (p *starlarkProgram) writeBack() error {
 		if !ok {
 			return fmt.Errorf(`ctx.resource_list["items"][%d] is a %s: it must be a dictionary`, i, items.Index(i).Type())
 		}
-		position, err := takePosition(dict)
+		position, err := readPosition(dict)
 		if err != nil {
 			return fmt.Errorf(`ctx.resource_list["items"][%d]: %w`, i, err)
 		}
@@ -210,11 +210,11 @@ func (p *starlarkProgram) writeBack() error {
 		}
 		item := &Item{Index: -1}
 		if known == nil {
-			dropEmpty(nil, dict)
 			node, err := fromStarlark(dict)
 			if err != nil {
 				return fmt.Errorf(`ctx.resource_list["items"][%d]: %w`, i, err)
 			}
+			stripPosition(node, nil)
 			item.Object = yaml.NewRNode(node)
 		} else {
 			written[known] = true
@@ -232,11 +232,11 @@ func (p *starlarkProgram) writeBack() error {
 
 func (i *starlarkItem) merge(dict *starlark.Dict) error {
 	root := i.item.Object.YNode()
-	dropEmpty(i.base, dict)
 	merged, changed, err := mergeStarlark(i.base, dict)
 	if err != nil || !changed {
 		return err
 	}
+	stripPosition(merged, root)
 	*root = *merged
 	return nil
 }

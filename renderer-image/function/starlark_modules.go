@@ -133,13 +133,17 @@ func yamlDumps(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwa
 	return starlark.String(text.String()), nil
 }
 
+// matchGVK compares the apiVersion as if it had no group, so it only finds kinds of the core group. That is what the module of the
+// function catalog does, and programs are written and tested against it.
 func matchGVK(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	var resource *starlark.Dict
 	var apiVersion, kind string
 	if err := starlark.UnpackPositionalArgs(b.Name(), args, kwargs, 3, &resource, &apiVersion, &kind); err != nil {
 		return nil, err
 	}
-	return starlark.Bool(dictString(resource, "apiVersion") == apiVersion && dictString(resource, "kind") == kind), nil
+	matches := !strings.Contains(apiVersion, "/") && dictString(resource, "apiVersion") == apiVersion &&
+		dictString(resource, "kind") == kind
+	return starlark.Bool(matches), nil
 }
 
 func matchName(_ *starlark.Thread, b *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {

@@ -2,6 +2,7 @@ package function
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"go.starlark.net/starlark"
@@ -11,11 +12,6 @@ import (
 
 // Programs find a resource's file and place in annotations, in an old and a new spelling of each. Only these programs need them,
 // so only they get them.
-const (
-	idAnnotation       = kioutil.IdAnnotation
-	legacyIDAnnotation = kioutil.LegacyIdAnnotation //nolint:staticcheck // programs still write it
-)
-
 type position struct {
 	path, index, id string
 	// legacyPath and legacyIndex are the old spellings. A program may have changed either.
@@ -31,41 +27,73 @@ func positionOf(item *Item, number int) position {
 	}
 }
 
-// annotate adds the annotations to a resource that a program is about to see.
-func (p position) annotate(resource *starlark.Dict) {
-	metadata := ensureDict(resource, "metadata")
-	if metadata == nil {
+// positionAnnotations are all names of the annotations.
+var positionAnnotations = []string{
+	kioutil.PathAnnotation, kioutil.LegacyPathAnnotation, //nolint:staticcheck // programs still use the old names
+	kioutil.IndexAnnotation, kioutil.LegacyIndexAnnotation, //nolint:staticcheck // programs still use the old names
+	kioutil.IdAnnotation, kioutil.LegacyIdAnnotation, //nolint:staticcheck // programs still use the old names
+}
+
+// annotate returns root with the annotations, sharing everything else with it.
+func (p position) annotate(root *yaml.Node) *yaml.Node {
+	if root.Kind != yaml.MappingNode {
+		return root
+	}
+	annotated := shallowCopy(root)
+	annotations := annotated
+	for _, key := range []string{"metadata", "annotations"} {
+		for i := 0; i+1 < len(annotations.Content); i += 2 {
+			if annotations.Content[i].Value == key {
+				annotations.Content[i+1] = shallowCopy(annotations.Content[i+1])
+			}
+		}
+		if annotations = ensureMapping(annotations, key); annotations == nil {
+			return root
+		}
+	}
+	for i, text := range []string{p.path, p.legacyPath, p.index, p.legacyIndex, p.id, p.id} {
+		setString(annotations, text, positionAnnotations[i])
+	}
+	return annotated
+}
+
+func shallowCopy(node *yaml.Node) *yaml.Node {
+	copied := *node
+	copied.Content = slices.Clone(node.Content)
+	return &copied
+}
+
+// stripPosition removes the annotations again, and the mappings that only held them. before is the resource as it was, nil
+// for a new one.
+func stripPosition(root, before *yaml.Node) {
+	annotations := find(root, "metadata", "annotations")
+	if annotations == nil || annotations.Kind != yaml.MappingNode {
 		return
 	}
-	annotations := ensureDict(metadata, "annotations")
-	if annotations == nil {
-		return
+	for _, name := range positionAnnotations {
+		remove(annotations, name)
 	}
-	for _, annotation := range [][2]string{
-		{kioutil.PathAnnotation, p.path},
-		{kioutil.LegacyPathAnnotation, p.path}, //nolint:staticcheck // programs still read it
-		{kioutil.IndexAnnotation, p.index},
-		{kioutil.LegacyIndexAnnotation, p.index}, //nolint:staticcheck // programs still read it
-		{idAnnotation, p.id},
-		{legacyIDAnnotation, p.id},
-	} {
-		_ = annotations.SetKey(starlark.String(annotation[0]), starlark.String(annotation[1]))
+	metadata := child(root, "metadata")
+	if len(annotations.Content) == 0 && find(before, "metadata", "annotations") == nil {
+		remove(metadata, "annotations")
+	}
+	if len(metadata.Content) == 0 && child(before, "metadata") == nil {
+		remove(root, "metadata")
 	}
 }
 
-func ensureDict(parent *starlark.Dict, key string) *starlark.Dict {
-	value, found, _ := parent.Get(starlark.String(key))
-	if !found || value == starlark.None {
-		dict := starlark.NewDict(8)
-		_ = parent.SetKey(starlark.String(key), dict)
-		return dict
+// remove takes key out of the mapping.
+func remove(node *yaml.Node, key string) {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			node.Content = slices.Delete(node.Content, i, i+2)
+			return
+		}
 	}
-	dict, _ := value.(*starlark.Dict)
-	return dict
 }
 
-// takePosition removes the annotations again and returns what they say now.
-func takePosition(resource *starlark.Dict) (position, error) {
+// readPosition returns what the annotations of a resource say after the program.
+func readPosition(resource *starlark.Dict) (position, error) {
 	var p position
 	metadata, _, _ := resource.Get(starlark.String("metadata"))
 	dict, ok := metadata.(*starlark.Dict)
@@ -77,31 +105,19 @@ func takePosition(resource *starlark.Dict) (position, error) {
 	if !ok {
 		return p, nil
 	}
-	for _, annotation := range []struct {
-		name string
-		into *string
-	}{
-		{kioutil.PathAnnotation, &p.path},
-		{kioutil.LegacyPathAnnotation, &p.legacyPath}, //nolint:staticcheck // programs still write it
-		{kioutil.IndexAnnotation, &p.index},
-		{kioutil.LegacyIndexAnnotation, &p.legacyIndex}, //nolint:staticcheck // programs still write it
-		{legacyIDAnnotation, &p.id},
-		{idAnnotation, &p.id},
-	} {
-		value, found, err := annotations.Delete(starlark.String(annotation.name))
-		if err != nil {
-			return p, fmt.Errorf("remove the annotation %s: %w", annotation.name, err)
-		}
+	for i, into := range []*string{&p.path, &p.legacyPath, &p.index, &p.legacyIndex, &p.id, new(string)} {
+		name := positionAnnotations[i]
+		value, found, _ := annotations.Get(starlark.String(name))
 		if !found {
 			continue
 		}
 		switch value := value.(type) {
 		case starlark.String:
-			*annotation.into = string(value)
+			*into = string(value)
 		case starlark.Int:
-			*annotation.into = value.String()
+			*into = value.String()
 		default:
-			return p, fmt.Errorf("the annotation %s must be a string", annotation.name)
+			return p, fmt.Errorf("the annotation %s must be a string", name)
 		}
 	}
 	return p, nil
@@ -132,21 +148,4 @@ func pick(before, current, legacy string) string {
 		return legacy
 	}
 	return before
-}
-
-// dropEmpty removes the mappings that only held the position's annotations and were not in the resource before.
-func dropEmpty(before *yaml.Node, resource *starlark.Dict) {
-	metadata, _, _ := resource.Get(starlark.String("metadata"))
-	dict, ok := metadata.(*starlark.Dict)
-	if !ok {
-		return
-	}
-	value, _, _ := dict.Get(starlark.String("annotations"))
-	annotations, ok := value.(*starlark.Dict)
-	if ok && annotations.Len() == 0 && find(before, "metadata", "annotations") == nil {
-		_, _, _ = dict.Delete(starlark.String("annotations"))
-	}
-	if dict.Len() == 0 && child(before, "metadata") == nil {
-		_, _, _ = resource.Delete(starlark.String("metadata"))
-	}
 }

@@ -25,12 +25,13 @@ func (r *renderer) place(p *pkg, f *functionRef, scope, input []*resource, items
 	if err := checkPlaces(at, placed); err != nil {
 		return nil, err
 	}
+	kptfile := p.file(kptfileName)
 	for _, resource := range placed {
-		if resource.Path == kptfileName {
+		if resource.Path == kptfile {
 			return placed, nil
 		}
 	}
-	return nil, failf(InvalidOutput, "%s deletes or moves the root Kptfile: exclude it by kind", at)
+	return nil, failf(InvalidOutput, "%s deletes or moves its package's Kptfile: exclude it by kind", at)
 }
 
 // collect pairs the items with the resources they were and makes new ones for the rest, paths from the root again.
