@@ -1,6 +1,7 @@
 package function
 
 import (
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -121,7 +122,7 @@ func ensureMapping(node *yaml.Node, key string) *yaml.Node {
 	switch {
 	case value == nil:
 		value = &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap}
-		node.Content = append(node.Content, scalar(key), value)
+		node.Content = slices.Insert(node.Content, placeFor(node, key), scalar(key), value)
 	case value.Kind == yaml.ScalarNode && value.ShortTag() == yaml.NodeTagNull:
 		value.Kind, value.Tag, value.Value, value.Style = yaml.MappingNode, yaml.NodeTagMap, "", 0
 	case value.Kind != yaml.MappingNode:
@@ -132,6 +133,20 @@ func ensureMapping(node *yaml.Node, key string) *yaml.Node {
 		value.Style &^= yaml.FlowStyle
 	}
 	return value
+}
+
+// placeFor says where in a mapping a new key goes: last, but annotations before everything that functions have added, as if
+// they had been there from the start. Other tools keep their bookkeeping in annotations while they render, and so write
+// packages that way. Nodes that were read from a file have a line.
+func placeFor(node *yaml.Node, key string) int {
+	place := len(node.Content)
+	if key != "annotations" || place == 0 || node.Content[0].Line == 0 {
+		return place
+	}
+	for place > 0 && node.Content[place-2].Line == 0 {
+		place -= 2
+	}
+	return place
 }
 
 func scalar(value string) *yaml.Node {
