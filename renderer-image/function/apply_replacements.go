@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/resid"
 	"sigs.k8s.io/kustomize/kyaml/utils"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
-	sigsyaml "sigs.k8s.io/yaml"
 )
 
 // ApplyReplacements copies values from one field to others, with kustomize's own implementation. A string stays a string
@@ -42,14 +41,10 @@ func ApplyReplacements(_ context.Context, list *ResourceList) error {
 }
 
 func replacementsOf(config *yaml.RNode) ([]types.Replacement, error) {
-	text, err := config.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("read the functionConfig: %w", err)
-	}
 	var read struct {
-		Replacements []types.Replacement `json:"replacements"`
+		Replacements []types.Replacement `yaml:"replacements"`
 	}
-	if err := sigsyaml.Unmarshal(text, &read); err != nil {
+	if err := config.YNode().Decode(&read); err != nil {
 		return nil, fmt.Errorf("read the functionConfig's field replacements: %w", err)
 	}
 	if len(read.Replacements) == 0 {

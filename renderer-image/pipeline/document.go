@@ -93,15 +93,13 @@ func parseDocument(part string) (*yaml.Node, error) {
 		return nil, nil
 	}
 	node := &yaml.Node{}
-	decoder := yaml.NewDecoder(strings.NewReader(part))
-	switch err := decoder.Decode(node); {
-	case errors.Is(err, io.EOF):
-		return nil, nil
-	case err != nil:
+	if err := yaml.Unmarshal([]byte(part), node); err != nil {
 		return nil, err
 	}
-	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, errors.New("text follows the end of a document: separate documents by a line ---")
+	if strings.Contains(part, "\n...") {
+		if err := checkEnd(part); err != nil {
+			return nil, err
+		}
 	}
 	if len(node.Content) == 0 || isNull(node.Content[0]) {
 		return nil, nil
@@ -110,6 +108,22 @@ func parseDocument(part string) (*yaml.Node, error) {
 		return nil, err
 	}
 	return node, nil
+}
+
+// checkEnd refuses text behind the end mark of a document, which would be lost.
+func checkEnd(part string) error {
+	decoder := yaml.NewDecoder(strings.NewReader(part))
+	for documents := 0; ; documents++ {
+		err := decoder.Decode(&yaml.Node{})
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case documents > 0:
+			return errors.New("text follows the end of a document: separate documents by a line ---")
+		}
+	}
 }
 
 // isNull tells the document that an empty part or a part of comments makes.
