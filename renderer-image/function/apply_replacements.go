@@ -25,8 +25,10 @@ func ApplyReplacements(_ context.Context, list *ResourceList) error {
 		return err
 	}
 	nodes := make([]*yaml.RNode, len(list.Items))
+	before := make([]uint64, len(list.Items))
 	for i, item := range list.Items {
 		nodes[i] = item.Object
+		before[i] = Fingerprint(item.Object.YNode())
 	}
 	for i := range replacements {
 		// One at a time, since each may copy what the one before it set.
@@ -36,6 +38,11 @@ func ApplyReplacements(_ context.Context, list *ResourceList) error {
 			return fmt.Errorf("replacements[%d]: %w", i, err)
 		}
 		quoting.restore(nodes, &replacements[i])
+	}
+	for i, item := range list.Items {
+		if Fingerprint(item.Object.YNode()) != before[i] {
+			list.reportItem(item, Info, "", "replaced values")
+		}
 	}
 	return nil
 }

@@ -107,46 +107,53 @@ func (s *namespaceSetter) set(list *ResourceList, item *Item) {
 		if !hasOrigin {
 			origin = m.namespace
 		}
-		s.replace(list, item, root, m.namespace, origin, "metadata", "namespace")
+		if s.replace(root, m.namespace, origin, "metadata", "namespace") {
+			s.report(list, item, "metadata.namespace")
+		}
 	}
 	switch {
 	case m.apiVersion == "v1" && m.kind == "Namespace":
-		s.replace(list, item, root, m.name, "", "metadata", "name")
+		if s.replace(root, m.name, "", "metadata", "name") {
+			s.report(list, item, "metadata.name")
+		}
 	case m.group() == "apiextensions.k8s.io" && m.kind == "CustomResourceDefinition":
-		s.replaceSet(list, item, root, "spec", "conversion", "webhook", "clientConfig", "service", "namespace")
+		s.replaceSet(list, item, root, "", "spec", "conversion", "webhook", "clientConfig", "service", "namespace")
 	case m.group() == "apiregistration.k8s.io" && m.kind == "APIService":
-		s.replaceSet(list, item, root, "spec", "service", "namespace")
+		s.replaceSet(list, item, root, "", "spec", "service", "namespace")
 	case m.kind == "ClusterRoleBinding" || m.kind == "RoleBinding":
-		for _, subject := range elements(root, "subjects") {
-			s.replaceSet(list, item, subject, "namespace")
+		for i, subject := range elements(root, "subjects") {
+			s.replaceSet(list, item, subject, fmt.Sprintf("subjects[%d].", i), "namespace")
 		}
 	}
 }
 
-// replaceSet replaces the namespace at path when there is one.
-func (s *namespaceSetter) replaceSet(list *ResourceList, item *Item, node *yaml.Node, path ...string) {
-	if current := stringAt(node, path...); current != "" {
-		s.replace(list, item, node, current, "", path...)
+// replaceSet replaces the namespace at path below node when there is one. at is where node stands in the resource.
+func (s *namespaceSetter) replaceSet(list *ResourceList, item *Item, node *yaml.Node, at string, path ...string) {
+	current := stringAt(node, path...)
+	if current != "" && s.replace(node, current, "", path...) {
+		s.report(list, item, at+strings.Join(path, "."))
 	}
 }
 
-func (s *namespaceSetter) replace(list *ResourceList, item *Item, node *yaml.Node, current, origin string, path ...string) {
+func (s *namespaceSetter) report(list *ResourceList, item *Item, field string) {
+	list.reportItem(item, Info, field, "set the namespace to %q", s.namespace)
+}
+
+// replace sets the namespace at path below node, unless it is not the one to replace, and says whether it did.
+func (s *namespaceSetter) replace(node *yaml.Node, current, origin string, path ...string) bool {
 	previous := current
 	if previous == "" {
 		previous = defaultNamespace
 	}
 	if s.matcher != "" && s.matcher != previous && s.matcher != origin {
-		return
+		return false
 	}
-	if current == s.namespace || (current == "" && s.namespace == defaultNamespace && s.matcher == "") {
-		return
-	}
-	if !setString(node, s.namespace, path...) {
-		return
+	if current == s.namespace || !setString(node, s.namespace, path...) {
+		return false
 	}
 	s.count++
 	s.replaced[previous] = true
-	list.reportItem(item, Info, strings.Join(path, "."), "set the namespace to %q", s.namespace)
+	return true
 }
 
 // setDependsOn follows the resources of the package that a depends-on annotation names.

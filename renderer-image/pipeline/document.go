@@ -3,7 +3,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"io"
 	"strings"
 
@@ -107,7 +106,18 @@ func parseDocument(part string) (*yaml.Node, error) {
 	if err := function.CheckAliases(node); err != nil {
 		return nil, err
 	}
+	plainMerges(node)
 	return node, nil
+}
+
+// plainMerges takes the tag off the keys <<, which the encoder would otherwise write out.
+func plainMerges(node *yaml.Node) {
+	if node.Kind == yaml.ScalarNode && node.Tag == yaml.MergeTag {
+		node.Tag = ""
+	}
+	for _, content := range node.Content {
+		plainMerges(content)
+	}
 }
 
 // checkEnd refuses text behind the end mark of a document, which would be lost.
@@ -141,29 +151,4 @@ func atLine(content, part string, line int, err error) error {
 		return again
 	}
 	return fmt.Errorf("in the document from line %d: %w", line+1, err)
-}
-
-var seed = maphash.MakeSeed()
-
-// fingerprint is equal for trees that are written alike. It is only compared within one process.
-func fingerprint(node *yaml.Node) uint64 {
-	var hash maphash.Hash
-	hash.SetSeed(seed)
-	addNode(&hash, node)
-	return hash.Sum64()
-}
-
-func addNode(hash *maphash.Hash, node *yaml.Node) {
-	_ = hash.WriteByte(byte(node.Kind))
-	_ = hash.WriteByte(byte(node.Style))
-	_ = hash.WriteByte(byte(len(node.Content)))
-	for _, text := range [...]string{
-		node.Tag, node.Value, node.Anchor, node.HeadComment, node.LineComment, node.FootComment,
-	} {
-		_, _ = hash.WriteString(text)
-		_ = hash.WriteByte(0)
-	}
-	for _, content := range node.Content {
-		addNode(hash, content)
-	}
 }

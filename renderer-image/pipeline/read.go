@@ -103,7 +103,7 @@ func parseFile(file, content string) ([]*resource, error) {
 		resource := &resource{
 			Item:   function.Item{Object: yaml.NewRNode(document.node), Path: file, Index: i},
 			source: document,
-			print:  fingerprint(document.node),
+			print:  function.Fingerprint(document.node),
 		}
 		document.node = nil
 		resource.opaque = isKustomization(file) && krmProblem(resource.Object.YNode()) != ""

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -42,7 +43,7 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 }
 
 func (r *resource) changed() bool {
-	return r.source == nil || fingerprint(r.Object.Document()) != r.print
+	return r.source == nil || function.Fingerprint(r.Object.Document()) != r.print
 }
 
 // compose writes the documents of a file. Those that did not change keep their text.
