@@ -1,6 +1,9 @@
 package pipeline
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Class says what kind of mistake failed a render.
 type Class string
@@ -33,5 +36,5 @@ type Failure struct {
 func (f *Failure) Error() string { return f.Message }
 
 func failf(class Class, format string, args ...any) *Failure {
-	return &Failure{Class: class, Message: fmt.Sprintf(format, args...)}
+	return &Failure{Class: class, Message: strings.ToValidUTF8(fmt.Sprintf(format, args...), "\ufffd")}
 }

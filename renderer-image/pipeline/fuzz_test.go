@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -15,38 +14,24 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// fileMark separates the files in the text that the fuzzer works on: a line with the mark and the path, then the content.
-const fileMark = "\x00 "
-
-func joinFiles(files map[string]string) string {
-	var out strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		out.WriteString(fileMark + name + "\n" + files[name])
-	}
-	return out.String()
-}
-
-func splitFiles(text string) map[string]string {
-	files := map[string]string{}
-	for _, part := range strings.Split(text, fileMark)[1:] {
-		name, content, _ := strings.Cut(part, "\n")
-		files[name] = content
-	}
-	return files
-}
-
-// FuzzRender renders arbitrary trees. It must not panic, hang or touch its input, must give the same outcome again, and must write
-// only paths inside the package.
+// FuzzRender renders arbitrary trees of a Kptfile and three more files. It must not panic, hang or touch its input, must give
+// the same outcome again, and must write only paths inside the package.
 func FuzzRender(f *testing.F) {
 	for _, name := range packageNames(f) {
-		f.Add(joinFiles(readTree(f, filepath.Join("testdata", "packages", name, "in"))))
+		files := readTree(f, filepath.Join("testdata", "packages", name, "in"))
+		kptfile := files["Kptfile"]
+		delete(files, "Kptfile")
+		names := append(slices.Sorted(maps.Keys(files)), "a.yaml", "b.yaml", "c.yaml")
+		// Seeds of three neighbours each, so that the configurations of functions meet resources.
+		for i := 0; i+2 < len(names); i++ {
+			f.Add(kptfile, names[i], files[names[i]], names[i+1], files[names[i+1]], names[i+2], files[names[i+2]])
+		}
 	}
-	f.Add(joinFiles(map[string]string{"Kptfile": plainKptfile, "a.yaml": "a: &a [*a]"}))
-	f.Add(joinFiles(map[string]string{"Kptfile": plainKptfile, "a.json": `{"a": [1, "`}))
-	f.Add(joinFiles(map[string]string{"Kptfile": plainKptfile, "sub/Kptfile": "%YAML 1.2\n---\n" + plainKptfile}))
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Add(plainKptfile, "a.yaml", "a: &a [*a]", "a.json", `{"a": [1, "`, "sub/Kptfile", "%YAML 1.2\n---\n"+plainKptfile)
+	f.Add(plainKptfile, ".krmignore", "*\n!a.yaml\n[", "a.yaml", "--- |\n a\n--- !!binary x\n", "b.yml", "a: !!set {b}\n? c\n")
+	f.Fuzz(func(t *testing.T, kptfile, name1, content1, name2, content2, name3, content3 string) {
 		g := NewWithT(t)
-		files := splitFiles(text)
+		files := map[string]string{name1: content1, name2: content2, name3: content3, "Kptfile": kptfile}
 		before := maps.Clone(files)
 		options := pipeline.Options{
 			Functions: function.Builtins(),

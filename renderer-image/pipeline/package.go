@@ -5,8 +5,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-
-	gitignore "github.com/monochromegane/go-gitignore"
 )
 
 const (
@@ -19,7 +17,7 @@ type pkg struct {
 	// dir is the slash path of the folder, empty for the root.
 	dir     string
 	kptfile *kptfile
-	ignored gitignore.IgnoreMatcher
+	ignored ignoreRules
 }
 
 func (p *pkg) label() string {
@@ -54,7 +52,7 @@ func findPackages(files map[string]string) []*pkg {
 		}
 		p := &pkg{dir: strings.TrimSuffix(strings.TrimSuffix(file, kptfileName), "/")}
 		if rules, found := files[p.file(ignoreName)]; found {
-			p.ignored = gitignore.NewGitIgnoreFromReader("/", strings.NewReader(rules))
+			p.ignored = parseIgnoreRules(rules)
 		}
 		packages = append(packages, p)
 	}
@@ -83,12 +81,12 @@ func (r *renderer) ownerOf(file string) *pkg {
 // ignores says whether the package's .krmignore excludes the file or one of the folders above it. It does not reach into the
 // packages below.
 func (p *pkg) ignores(file string) bool {
-	if p.ignored == nil || path.Base(file) == kptfileName {
+	if len(p.ignored) == 0 || path.Base(file) == kptfileName {
 		return false
 	}
 	segments := strings.Split(p.relative(file), "/")
 	for i := range segments {
-		if p.ignored.Match("/"+strings.Join(segments[:i+1], "/"), i < len(segments)-1) {
+		if p.ignored.match(segments[:i+1], i < len(segments)-1) {
 			return true
 		}
 	}

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"fmt"
 	"path"
-	"strconv"
 	"strings"
 
 	"github.com/kiln-dev/kiln/renderer-image/function"
@@ -85,8 +84,8 @@ func (r *renderer) filePath(p *pkg, at string, item *function.Item) (string, err
 		return "", failf(InvalidOutput, "%s writes to %q, outside of its package: give the resource a path inside", at, name)
 	case !isResourceFile(clean):
 		return "", failf(InvalidOutput, "%s writes to %q: the file must end in .yaml, .yml or .json", at, name)
-	case len(file) > maxPathLength || strings.ContainsFunc(file, func(c rune) bool { return c < ' ' || c == '\\' }):
-		return "", failf(InvalidOutput, "%s writes to %s: use a shorter path of plain characters", at, strconv.QuoteToASCII(name))
+	case len(file) > maxPathLength || checkPath(file) != nil:
+		return "", failf(InvalidOutput, "%s writes to %.100q: use a shorter path of plain characters", at, name)
 	}
 	if _, exists := r.files[file]; exists && r.original[file] == nil {
 		return "", failf(InvalidOutput, "%s writes to %q, which %s excludes: use another path", at, name, ignoreName)

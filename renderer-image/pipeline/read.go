@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"maps"
 	"path"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
@@ -39,9 +42,9 @@ func (r *renderer) read(ctx context.Context) error {
 		return failf(InvalidPackage, "Kptfile: the package has no Kptfile: add one with apiVersion: %s and kind: Kptfile",
 			kptfileAPIVersion)
 	}
-	for file := range r.files {
-		if file == "" || path.IsAbs(file) || path.Clean(file) != file || strings.HasPrefix(file, "../") || file == ".." || file == "." {
-			return failf(InvalidPackage, "%q: the path of a file must be relative, without . or .. in it", file)
+	for _, file := range slices.Sorted(maps.Keys(r.files)) {
+		if err := checkPath(file); err != nil {
+			return err
 		}
 	}
 	r.packages = findPackages(r.files)
@@ -61,6 +64,17 @@ func (r *renderer) read(ctx context.Context) error {
 		if err := r.readPipeline(p); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkPath refuses paths that could mean different files to different readers.
+func checkPath(file string) error {
+	switch {
+	case !utf8.ValidString(file) || strings.ContainsFunc(file, unicode.IsControl):
+		return failf(InvalidPackage, "%q: the path of a file must be plain UTF-8 text: rename the file", file)
+	case file == "." || path.Clean(file) != file || path.IsAbs(file) || file == ".." || strings.HasPrefix(file, "../"):
+		return failf(InvalidPackage, "%q: the path of a file must be relative, without empty segments, . and ..: rename the file", file)
 	}
 	return nil
 }
