@@ -14,27 +14,27 @@ const eventAction = "Render"
 // maxEventNote is what events.k8s.io allows.
 const maxEventNote = 1024
 
-// event is an Event to emit on the PackageRevision once the status that it speaks of is stored.
-type event struct {
+// notice is an Event to emit on the PackageRevision once the status that it speaks of is stored.
+type notice struct {
 	kind   string
 	reason string
 	note   string
 }
 
-func startedEvent(render Render) event {
-	return event{corev1.EventTypeNormal, "RenderStarted", fmt.Sprintf("Job %s renders the contents %.12s.", render.Name, render.InputDigest)}
+func startedEvent(render Render) notice {
+	return notice{corev1.EventTypeNormal, "RenderStarted", fmt.Sprintf("Job %s renders the contents %.12s.", render.Name, render.InputDigest)}
 }
 
-func supersededEvent(name string) event {
-	return event{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s was cancelled: newer contents are to be rendered.", name)}
+func supersededEvent(name string) notice {
+	return notice{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s was cancelled: newer contents are to be rendered.", name)}
 }
 
-func outcomeEvent(outcome *kiln.RenderOutcome, replay bool) event {
+func outcomeEvent(outcome *kiln.RenderOutcome, replay bool) notice {
 	switch {
 	case !outcome.Succeeded:
-		return event{corev1.EventTypeWarning, "RenderFailed", truncate(fmt.Sprintf("%s: %s", outcome.Reason, outcome.Message), maxEventNote)}
+		return notice{corev1.EventTypeWarning, "RenderFailed", truncate(fmt.Sprintf("%s: %s", outcome.Reason, outcome.Message), maxEventNote)}
 	case replay:
-		return event{corev1.EventTypeNormal, "RenderReplayed", fmt.Sprintf("The contents returned to the input of render %s; its result was applied again.", outcome.JobName)}
+		return notice{corev1.EventTypeNormal, "RenderReplayed", fmt.Sprintf("The contents returned to the input of render %s; its result was applied again.", outcome.JobName)}
 	}
-	return event{corev1.EventTypeNormal, "RenderSucceeded", fmt.Sprintf("The result of Job %s was applied: contents %.12s.", outcome.JobName, outcome.OutputDigest)}
+	return notice{corev1.EventTypeNormal, "RenderSucceeded", fmt.Sprintf("The result of Job %s was applied: contents %.12s.", outcome.JobName, outcome.OutputDigest)}
 }

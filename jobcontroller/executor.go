@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -201,7 +200,7 @@ func refusal(err error) error {
 
 // Supply implements Executor.
 func (e *JobExecutor) Supply(ctx context.Context, render Render, files map[string]string) error {
-	snapshot, err := bundle.SnapshotConfigMap(render.Namespace, render.Name, render.UID, render.InputDigest, files)
+	snapshot, err := bundle.SnapshotConfigMap(bundle.Job{Namespace: render.Namespace, Name: render.Name, UID: render.UID}, render.InputDigest, files)
 	if err != nil {
 		return fmt.Errorf("pack the snapshot: %w", err)
 	}
@@ -235,7 +234,46 @@ func (e *JobExecutor) Fetch(ctx context.Context, render Render, stored StoredRes
 	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: stored.Namespace, Name: stored.Name}, index); err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", stored.Name, err)
 	}
-	return nil, nil
+	x, err := bundle.IndexOf(index)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotAResult, err)
+	}
+	if x.JobUID != string(render.UID) || x.InputDigest != render.InputDigest {
+		return nil, fmt.Errorf("%w: it is about Job %s (%s) and the contents %s", ErrNotAResult, x.Job, x.JobUID, x.InputDigest)
+	}
+	if err := e.checkWriter(ctx, render, x); err != nil {
+		return nil, err
+	}
+	var chunks []*corev1.ConfigMap
+	for _, chunk := range x.Chunks {
+		configMap := &corev1.ConfigMap{}
+		err := e.Live.Get(ctx, types.NamespacedName{Namespace: stored.Namespace, Name: chunk.Name}, configMap)
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("%w: chunk %s is missing", ErrNotAResult, chunk.Name)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read ConfigMap %s: %w", chunk.Name, err)
+		}
+		chunks = append(chunks, configMap)
+	}
+	result, err := bundle.ResultOf(index, chunks, bundle.DefaultLimits)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNotAResult, err)
+	}
+	return result, nil
 }
 
-var _ = time.Second
+// checkWriter makes sure that the pod which the index names is one of the render's.
+func (e *JobExecutor) checkWriter(ctx context.Context, render Render, index *bundle.Index) error {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := e.Live.Get(ctx, types.NamespacedName{Namespace: render.Namespace, Name: index.Pod}, pod)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("look for pod %s: %w", index.Pod, err)
+	}
+	owner := metav1.GetControllerOf(pod)
+	if err != nil || string(pod.UID) != index.PodUID || owner == nil || owner.UID != render.UID {
+		return fmt.Errorf("%w: pod %s (%s), which it says it is from, is not one of Job %s", ErrNotAResult, index.Pod, index.PodUID, render.Name)
+	}
+	return nil
+}

@@ -212,6 +212,9 @@ const (
 )
 
 func stepsOf(result *bundle.Result) []kiln.RenderStep {
+	if result == nil {
+		return nil
+	}
 	var steps []kiln.RenderStep
 	for _, s := range result.Steps[:min(len(result.Steps), maxSteps)] {
 		step := kiln.RenderStep{
@@ -219,12 +222,22 @@ func stepsOf(result *bundle.Result) []kiln.RenderStep {
 			Function:             truncate(cmp.Or(s.Image, s.Name), maxStepName),
 			ExitCode:             int32(s.ExitCode),
 			DurationMilliseconds: s.DurationMilliseconds,
-			Errors:               int32(s.Errors),
-			Warnings:             int32(s.Warnings),
-			Infos:                int32(s.Infos),
 		}
-		for _, m := range s.Messages[:min(len(s.Messages), maxStepMessages)] {
-			step.Messages = append(step.Messages, truncate(m, maxStepMessage))
+		for _, r := range s.Results {
+			switch r.Severity {
+			case "error":
+				step.Errors++
+			case "warning":
+				step.Warnings++
+			default:
+				step.Infos++
+			}
+			if len(step.Messages) < maxStepMessages {
+				step.Messages = append(step.Messages, truncate(r.Message, maxStepMessage))
+			}
+		}
+		if len(step.Messages) == 0 && s.Stderr != "" {
+			step.Messages = []string{truncate(s.Stderr, maxStepMessage)}
 		}
 		steps = append(steps, step)
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
-	"github.com/kiln-dev/kiln/renderer-image/renderer"
+	"github.com/kiln-dev/kiln/renderer-image/bundle"
 )
 
 const (
@@ -91,7 +91,7 @@ func podFailurePolicy() *batchv1.PodFailurePolicy {
 			OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
 				ContainerName: ptr.To(renderContainer),
 				Operator:      batchv1.PodFailurePolicyOnExitCodesOpIn,
-				Values:        []int32{renderer.ExitRenderFailed},
+				Values:        []int32{bundle.ExitRenderFailed},
 			},
 		},
 		{
@@ -120,15 +120,15 @@ func renderPod(order Order, image, name string) corev1.PodSpec {
 			Image:           image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			Env: []corev1.EnvVar{
-				{Name: renderer.EnvSnapshotDir, Value: snapshotDir},
-				{Name: renderer.EnvInputDigest, Value: order.InputDigest},
-				{Name: renderer.EnvPackage, Value: order.Revision.Spec.PackageName},
-				{Name: renderer.EnvRevision, Value: order.Revision.Name},
-				{Name: renderer.EnvJobName, Value: name},
-				fromField(renderer.EnvNamespace, "metadata.namespace"),
-				fromField(renderer.EnvPodName, "metadata.name"),
-				fromField(renderer.EnvPodUID, "metadata.uid"),
-				fromField(renderer.EnvJobUID, "metadata.labels['"+batchv1.ControllerUidLabel+"']"),
+				{Name: bundle.EnvSnapshotDir, Value: snapshotDir},
+				{Name: bundle.EnvInputDigest, Value: order.InputDigest},
+				{Name: bundle.EnvPackage, Value: order.Revision.Spec.PackageName},
+				{Name: bundle.EnvRevision, Value: order.Revision.Name},
+				{Name: bundle.EnvJobName, Value: name},
+				fromField(bundle.EnvNamespace, "metadata.namespace"),
+				fromField(bundle.EnvPodName, "metadata.name"),
+				fromField(bundle.EnvPodUID, "metadata.uid"),
+				fromField(bundle.EnvJobUID, "metadata.labels['"+batchv1.ControllerUidLabel+"']"),
 			},
 			Resources: resourcesOf(order.Class),
 			SecurityContext: &corev1.SecurityContext{

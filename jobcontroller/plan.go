@@ -54,7 +54,7 @@ type plan struct {
 	story *story
 	// requeueAfter is when to look again, if nothing happens before; 0 for never.
 	requeueAfter time.Duration
-	events       []event
+	events       []notice
 }
 
 // harvest is a result and the render that published it.
