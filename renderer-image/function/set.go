@@ -4,10 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
-
-	"sigs.k8s.io/kustomize/kyaml/openapi"
-	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
 // catalogPrefixes are the registries whose functions the built-ins stand for. The last segment of an image below one of
@@ -23,13 +19,8 @@ type Set struct {
 	byImage map[string]string
 }
 
-// touchOpenAPI makes kyaml's table of kinds ready. The first look-up of an unknown kind writes a global; later ones only read, so
-// that renders can run at the same time.
-var touchOpenAPI = sync.OnceFunc(func() { openapi.IsNamespaceScoped(yaml.TypeMeta{}) })
-
 // Builtins returns the set of all built-in functions under their catalog names.
 func Builtins() Set {
-	touchOpenAPI()
 	return Set{byName: map[string]Func{
 		"apply-replacements": ApplyReplacements,
 		"apply-setters":      ApplySetters,
