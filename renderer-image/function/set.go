@@ -24,7 +24,10 @@ func Builtins() Set {
 	return Set{byName: map[string]Func{
 		"apply-replacements": ApplyReplacements,
 		"apply-setters":      ApplySetters,
+		"create-setters":     CreateSetters,
+		"search-replace":     SearchReplace,
 		"set-annotations":    SetAnnotations,
+		"set-image":          SetImage,
 		"set-labels":         SetLabels,
 		"set-namespace":      SetNamespace,
 		"starlark":           Starlark,

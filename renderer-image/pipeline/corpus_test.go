@@ -173,13 +173,7 @@ func sameValues(file, got, want string) bool {
 }
 
 // knownGaps are the cases that do not pass yet, each with the reason. One that passes must be taken off the list.
-var knownGaps = map[string]string{
-	"kpt-fn-render/fnresult-fn-success":      "search-replace is not built in",
-	"catalog-examples/search-replace-simple": "search-replace is not built in",
-	"catalog-examples/create-setters-simple": "create-setters is not built in",
-	"catalog-examples/set-image-digest":      "set-image is not built in",
-	"catalog-examples/set-image-simple":      "set-image is not built in",
-}
+var knownGaps = map[string]string{}
 
 // Why bytes differ from the reference on purpose.
 const (

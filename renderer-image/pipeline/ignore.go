@@ -1,8 +1,9 @@
 package pipeline
 
 import (
-	"path"
 	"strings"
+
+	"github.com/kiln-dev/kiln/renderer-image/function/glob"
 )
 
 // ignoreRules are the patterns of a .krmignore, which is written like a .gitignore: a pattern with a slash counts from the
@@ -32,7 +33,7 @@ func parseIgnoreRules(text string) ignoreRules {
 		}
 		rule.segments = strings.Split(pattern, "/")
 		if !anchored {
-			rule.segments = append([]string{"**"}, rule.segments...)
+			rule.segments = append([]string{glob.Any}, rule.segments...)
 		}
 		rules = append(rules, rule)
 	}
@@ -42,39 +43,9 @@ func parseIgnoreRules(text string) ignoreRules {
 // match says whether the last rule that matches the path ignores it.
 func (r ignoreRules) match(segments []string, folder bool) bool {
 	for i := len(r) - 1; i >= 0; i-- {
-		if (folder || !r[i].folder) && matchSegments(r[i].segments, segments) {
+		if (folder || !r[i].folder) && glob.Match(r[i].segments, segments, glob.Segment) {
 			return !r[i].negated
 		}
 	}
 	return false
-}
-
-// matchSegments matches segment by segment. Of several ** only the last needs to be tried again, which keeps the time small.
-func matchSegments(pattern, segments []string) bool {
-	p, s := 0, 0
-	afterStars, retry := -1, 0
-	for s < len(segments) {
-		switch {
-		case p < len(pattern) && pattern[p] == "**":
-			p++
-			afterStars, retry = p, s
-		case p < len(pattern) && matchSegment(pattern[p], segments[s]):
-			p++
-			s++
-		case afterStars >= 0:
-			retry++
-			p, s = afterStars, retry
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == "**" {
-		p++
-	}
-	return p == len(pattern)
-}
-
-func matchSegment(pattern, segment string) bool {
-	matched, err := path.Match(pattern, segment)
-	return matched && err == nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func (r *renderer) mutate(ctx context.Context, p *pkg, f *functionRef) error {
 		backup.restore()
 		return err
 	}
-	r.resources = append(append(append(make([]*resource, 0, len(before)+len(scope)+len(after)), before...), scope...), after...)
+	r.resources = slices.Concat(before, scope, after)
 	return nil
 }
 
@@ -201,87 +202,4 @@ func describe(result function.Result) string {
 		text = result.File.Path + ": " + text
 	}
 	return text
-}
-
-func bound(results []function.Result, limit int) []function.Result {
-	if len(results) <= limit {
-		return results
-	}
-	dropped := len(results) - limit
-	return append(results[:limit:limit], function.Result{
-		Severity: function.Warning,
-		Message:  fmt.Sprintf("%d more results are left out", dropped),
-	})
-}
-
-// boundedText keeps the first bytes that are written to it.
-type boundedText struct {
-	text    strings.Builder
-	limit   int
-	dropped int
-}
-
-func (b *boundedText) Write(p []byte) (int, error) {
-	room := min(max(b.limit-b.text.Len(), 0), len(p))
-	b.text.Write(p[:room])
-	b.dropped += len(p) - room
-	return len(p), nil
-}
-
-func (b *boundedText) String() string {
-	text := strings.ToValidUTF8(strings.TrimSuffix(b.text.String(), "\n"), "")
-	if b.dropped > 0 {
-		text += fmt.Sprintf("\n(%d more bytes)", b.dropped)
-	}
-	return text
-}
-
-// config returns a copy of the function's configuration as it is now: an earlier function may have changed the file.
-func (r *renderer) config(p *pkg, f *functionRef) (*yaml.RNode, error) {
-	switch {
-	case f.configMap != nil:
-		return inlineConfig(f.configMap), nil
-	case f.configPath == "":
-		return nil, nil
-	}
-	file, at := p.file(f.configPath), p.file(kptfileName)+": "+f.field+".configPath"
-	if owner := r.ownerOf(file); owner != p {
-		return nil, failf(InvalidPackage, "%s: %q is part of the sub-package %q: use a file of the package itself",
-			at, f.configPath, owner.dir)
-	}
-	var found *resource
-	for _, resource := range r.resources {
-		if resource.Path != file {
-			continue
-		}
-		if found != nil {
-			return nil, failf(InvalidPackage, "%s: %q has more than one YAML document: leave only the configuration in it",
-				at, f.configPath)
-		}
-		found = resource
-	}
-	if found == nil {
-		return nil, failf(InvalidPackage, "%s: there is no resource file %q in the package: add it, or correct the path",
-			at, f.configPath)
-	}
-	if problem := krmProblem(found.Object.YNode()); problem != "" {
-		return nil, failf(InvalidPackage, "%s: %s: the functionConfig has none: set it", file, problem)
-	}
-	return found.Object.Copy(), nil
-}
-
-// inlineConfig makes the ConfigMap that a function gets for the configMap in the Kptfile.
-func inlineConfig(data *yaml.Node) *yaml.RNode {
-	scalar := func(value string) *yaml.Node {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value}
-	}
-	mapping := func(content ...*yaml.Node) *yaml.Node {
-		return &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap, Content: content}
-	}
-	return yaml.NewRNode(mapping(
-		scalar("apiVersion"), scalar("v1"),
-		scalar("kind"), scalar("ConfigMap"),
-		scalar("metadata"), mapping(scalar("name"), scalar("function-input")),
-		scalar("data"), yaml.CopyYNode(data),
-	))
 }
