@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+
+	"github.com/kiln-dev/kiln/devcluster/internal/supervise"
+)
+
+// runKubectl is kubectl with the arguments args, of which the first is "kubectl". A first flag --state chooses the
+// cluster's kubeconfig; so does the default state folder if there is no KUBECONFIG and no flag says otherwise.
+func runKubectl(args []string) int {
+	state, rest := "", args[1:]
+	if len(rest) > 1 && rest[0] == "--state" {
+		state, rest = rest[1], rest[2:]
+	} else if len(rest) > 0 && strings.HasPrefix(rest[0], "--state=") {
+		state, rest = strings.TrimPrefix(rest[0], "--state="), rest[1:]
+	}
+	if state == "" && os.Getenv("KUBECONFIG") == "" {
+		state = defaultState()
+	}
+	if state != "" {
+		dir, err := absolute(state)
+		if err == nil {
+			err = os.Setenv("KUBECONFIG", supervise.Layout{Dir: dir}.Kubeconfig())
+		}
+		if err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, "devcluster:", err)
+			return 1
+		}
+	}
+	os.Args = append([]string{"kubectl"}, rest...)
+	return cli.Run(kubectl.NewDefaultKubectlCommand())
+}
+
+// kubectlHelp only makes kubectl show up in the help: Main runs it before this is reached.
+func kubectlHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:                "kubectl [--state DIR] ...",
+		Short:              "Run the built-in kubectl against the cluster",
+		DisableFlagParsing: true,
+		RunE:               func(*cobra.Command, []string) error { return nil },
+	}
+}
