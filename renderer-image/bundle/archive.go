@@ -64,7 +64,8 @@ func CheckPath(path string) error {
 // files give equal bytes.
 func pack(files map[string]string) ([]byte, error) {
 	var out bytes.Buffer
-	compressor, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault))
+	// Entropy coding of all literals is what makes a MiB of any text fit a ConfigMap.
+	compressor, err := zstd.NewWriter(&out, zstd.WithEncoderConcurrency(1), zstd.WithAllLitEntropyCompression(true))
 	if err != nil {
 		return nil, fmt.Errorf("make the compressor: %w", err)
 	}
