@@ -3,6 +3,7 @@ package jobcontroller
 import (
 	"encoding/json"
 	"maps"
+	"unicode/utf8"
 
 	"k8s.io/client-go/tools/cache"
 
@@ -121,11 +122,11 @@ func withFile(files map[string]string, path, text string) map[string]string {
 	return changed
 }
 
-// textBytes is what the CRD counts against its limit of 1 MiB.
-func textBytes(files map[string]string) int {
+// characters is what the CRD counts against its limit of 1 MiB.
+func characters(files map[string]string) int {
 	total := 0
 	for _, text := range files {
-		total += len(text)
+		total += utf8.RuneCountInString(text)
 	}
 	return total
 }

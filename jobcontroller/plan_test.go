@@ -134,7 +134,9 @@ func decisionOf(p plan) decision {
 
 func TestDecide(t *testing.T) {
 	result := StoredResult{Name: "result", UID: "result"}
-	leadingTo := func(digest string) StoredResult { return StoredResult{Name: "result", UID: "result", OutputDigest: digest} }
+	leadingTo := func(digest string) StoredResult {
+		return StoredResult{Name: "result", UID: "result", OutputDigest: digest}
+	}
 
 	for name, test := range map[string]struct {
 		given *situation

@@ -91,8 +91,8 @@ type StoredResult struct {
 
 // Order is what it takes to start a render.
 type Order struct {
-	Revision *kiln.PackageRevision
-	Class    *kiln.RenderClassSpec
+	Revision    *kiln.PackageRevision
+	Class       *kiln.RenderClassSpec
 	InputDigest string
 	Request     string
 	Attempt     int32

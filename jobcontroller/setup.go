@@ -36,8 +36,8 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&kiln.PackageRevision{}: {Transform: StripContents},
-			&batchv1.Job{}:          {Label: renders},
+			&kiln.PackageRevision{}:  {Transform: StripContents},
+			&batchv1.Job{}:           {Label: renders},
 			&corev1.ServiceAccount{}: {Label: ours},
 			&rbacv1.RoleBinding{}:    {Label: ours},
 			configMapMeta():          {Label: published},
@@ -51,6 +51,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, image string, workers int) err
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("make a client without a cache: %w", err)
+	}
+	// The first render of a namespace should not wait for these to be listed.
+	for _, obj := range []client.Object{&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}} {
+		if _, err := mgr.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", obj, err)
+		}
 	}
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &batchv1.Job{}, indexOwner, controllerUID); err != nil {

@@ -59,8 +59,8 @@ func (s *ObjectStore) Apply(ctx context.Context, read *Contents, files map[strin
 	if len(changes) == 0 {
 		return read, nil
 	}
-	if len(files) > maxFiles || textBytes(files) > maxTextBytes {
-		return nil, fmt.Errorf("%w: %d files of %d bytes in all, where %d files and %d bytes are the most", ErrDoesNotFit, len(files), textBytes(files), maxFiles, maxTextBytes)
+	if size := characters(files); len(files) > maxFiles || size > maxCharacters {
+		return nil, fmt.Errorf("%w: %d files of %d characters in all, where %d files and %d characters are the most", ErrDoesNotFit, len(files), size, maxFiles, maxCharacters)
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": read.Revision.ResourceVersion, "uid": read.Revision.UID},
@@ -83,8 +83,8 @@ func (s *ObjectStore) Apply(ctx context.Context, read *Contents, files map[strin
 
 // What the CRD allows spec.resources to hold.
 const (
-	maxFiles     = 5000
-	maxTextBytes = 1 << 20
+	maxFiles      = 5000
+	maxCharacters = 1 << 20
 )
 
 func contentsOf(rev *kiln.PackageRevision) *Contents {

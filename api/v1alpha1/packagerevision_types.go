@@ -83,12 +83,12 @@ type PackageRevisionSpec struct {
 	ReadinessGates []ReadinessGate `json:"readinessGates,omitempty"`
 
 	// The files of the package: slash-separated path, relative to the package's root, to text. The root Kptfile is at
-	// "Kptfile". At most 5,000 files and 1 MiB of text in all, so that the object with its status still fits what the
-	// API server stores.
+	// "Kptfile". At most 5,000 files and 1 MiB of text in all, counted in characters, so that the object with its status
+	// still fits what the API server stores.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=5000
 	// +kubebuilder:validation:XValidation:rule="self.all(path, path.size() > 0 && path.size() <= 512 && !path.startsWith('/') && !path.matches('(^|/)[.]{0,2}(/|$)') && !path.matches('[\\\\x00-\\\\x1f\\\\x7f]'))",message="a path must be relative and slash-separated, of 1 to 512 characters, without control characters and without empty, '.' or '..' segments"
-	// +kubebuilder:validation:XValidation:rule="self.map(path, bytes(self[path]).size()).sum() <= 1048576",message="the files must not hold more than 1048576 bytes (1 MiB) of text in all: split the package"
+	// +kubebuilder:validation:XValidation:rule="self.map(path, self[path].size()).sum() <= 1048576",message="the files must not hold more than 1048576 characters (1 MiB) of text in all: split the package"
 	Resources map[string]FileText `json:"resources,omitempty"`
 
 	// The RenderClass that says what the render's Job looks like and may use. Without it the class annotated as the

@@ -100,14 +100,13 @@ func TestTheAPIRefusesPathsAndSizesThatCannotBeRendered(t *testing.T) {
 		files map[string]string
 		says  string
 	}{
-		"an absolute path":            {map[string]string{"/etc/passwd": ""}, "must be relative"},
-		"a path that leaves":          {map[string]string{"a/../../b": ""}, "must be relative"},
-		"an empty segment":            {map[string]string{"a//b": ""}, "must be relative"},
-		"a control character":         {map[string]string{"a\x00b": ""}, "control characters"},
-		"an empty path":               {map[string]string{"": ""}, "must be relative"},
-		"a folder":                    {map[string]string{"a/": ""}, "must be relative"},
-		"one byte more than a MiB":    {map[string]string{"a": strings.Repeat("x", 1<<19), "b": strings.Repeat("x", 1<<19+1)}, "1048576 bytes"},
-		"a MiB and more of wide text": {map[string]string{"a": strings.Repeat("é", 1<<19), "b": "x"}, "1048576 bytes"},
+		"an absolute path":         {map[string]string{"/etc/passwd": ""}, "must be relative"},
+		"a path that leaves":       {map[string]string{"a/../../b": ""}, "must be relative"},
+		"an empty segment":         {map[string]string{"a//b": ""}, "must be relative"},
+		"a control character":      {map[string]string{"a\x00b": ""}, "control characters"},
+		"an empty path":            {map[string]string{"": ""}, "must be relative"},
+		"a folder":                 {map[string]string{"a/": ""}, "must be relative"},
+		"one byte more than a MiB": {map[string]string{"a": strings.Repeat("x", 1<<19), "b": strings.Repeat("x", 1<<19+1)}, "1048576 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := admin.Create(t.Context(), revision("default", "refused", test.files))
