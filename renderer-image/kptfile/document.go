@@ -34,6 +34,9 @@ type document struct {
 	statusSpan span
 	// end is where the document ends: at its end marker, or with the text.
 	end int
+	// found is the last position that offset found. Nodes are mostly looked up in their order; to count the characters of
+	// a long line from its beginning for each of them would take minutes.
+	found struct{ line, column, offset int }
 }
 
 func newDocument(content string) *document {
@@ -80,12 +83,14 @@ func (d *document) lineAfter(at int) int {
 
 // offset is where the node begins; its column counts characters.
 func (d *document) offset(node *yaml.Node) int {
-	at := d.lineOf(node)
-	for range node.Column - 1 {
-		_, size := utf8.DecodeRuneInString(d.text[at:])
-		at += size
+	if node.Line != d.found.line || node.Column < d.found.column {
+		d.found.line, d.found.column, d.found.offset = node.Line, 1, d.lineOf(node)
 	}
-	return at
+	for ; d.found.column < node.Column; d.found.column++ {
+		_, size := utf8.DecodeRuneInString(d.text[d.found.offset:])
+		d.found.offset += size
+	}
+	return d.found.offset
 }
 
 // findStatus finds the top-level status and refuses what would make an edit ambiguous.

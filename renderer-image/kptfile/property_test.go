@@ -208,3 +208,21 @@ func FuzzWithoutStatus(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkSetConditions(b *testing.B) {
+	for name, content := range map[string]string{
+		"usual":               fronts[0] + fronts[1] + statuses[9] + tails[3],
+		"a MiB on one line":   "{status: {conditions: [" + strings.Repeat("{type: Ä},", 95_000) + "]}}",
+		"a MiB of conditions": "status:\n  conditions:\n" + strings.Repeat("  - type: Ä\n", 80_000),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(content)))
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := SetConditions(content, []Condition{rendered}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
