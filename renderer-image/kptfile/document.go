@@ -121,6 +121,10 @@ func (d *document) findStatus() error {
 		return fmt.Errorf("%w: its status does not begin a line", ErrNotEditable)
 	}
 	d.statusSpan = d.blockSpan(d.lineOf(d.statusKey), next, d.statusKey.Column)
+	// Blank lines behind it go with it: without it, the text of the field before could take them for its own.
+	for at := d.statusSpan.end; at < next && strings.TrimSpace(d.text[at:d.lineAfter(at)]) == ""; at = d.lineAfter(at) {
+		d.statusSpan.end = min(d.lineAfter(at), next)
+	}
 	return nil
 }
 
@@ -221,6 +225,11 @@ func (d *document) findFlowStatus() error {
 		default:
 			d.statusSpan = fields[0]
 		}
+	}
+	// What was next to it must not mean something else next to each other, as "a:" and "," do.
+	rest, err := decode(d.withoutStatus()[len(d.mark):])
+	if err != nil || fieldsBut(rest.Content[0], "status") != fieldsBut(d.root, "status") {
+		return fmt.Errorf("%w: its status cannot be told from the rest", ErrNotEditable)
 	}
 	return nil
 }

@@ -26,18 +26,28 @@ func (e *editor) verify(edited string) error {
 // others is all of the status that the wish is not about, in a form to compare.
 func (w wish) others(d *document) string {
 	var out strings.Builder
-	if d.status != nil && d.status.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(d.status.Content); i += 2 {
-			if key := d.status.Content[i]; !isKey(key, "conditions") {
-				describe(&out, key)
-				describe(&out, d.status.Content[i+1])
-			}
-		}
+	if d.status != nil {
+		out.WriteString(fieldsBut(d.status, "conditions"))
 	}
 	fates, _ := w.fates(d.conditionItems())
 	for i, item := range d.conditionItems() {
 		if fates[i].stays && w.index(conditionOf(item).Type) < 0 {
 			describe(&out, item)
+		}
+	}
+	return out.String()
+}
+
+// fieldsBut are the fields of a mapping but for the named one, in a form to compare.
+func fieldsBut(mapping *yaml.Node, name string) string {
+	var out strings.Builder
+	if mapping.Kind != yaml.MappingNode {
+		return ""
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if key := mapping.Content[i]; !isKey(key, name) {
+			describe(&out, key)
+			describe(&out, mapping.Content[i+1])
 		}
 	}
 	return out.String()
