@@ -19,7 +19,7 @@ const (
 	defaultActiveDeadlineSeconds   int64 = 600
 	defaultBackoffLimit            int32 = 1
 	defaultTTLSecondsAfterFinished int32 = 3600
-	defaultSuccessfulHistory       int32 = 1
+	defaultSuccessfulHistory       int32 = 3
 	defaultFailedHistory           int32 = 1
 )
 

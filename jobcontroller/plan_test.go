@@ -39,6 +39,11 @@ func (s *situation) withoutClass() *situation {
 	return s
 }
 
+func (s *situation) keepingOneOfEach() *situation {
+	s.o.class = &kiln.RenderClassSpec{SuccessfulJobsHistoryLimit: ptr.To[int32](1), FailedJobsHistoryLimit: ptr.To[int32](1)}
+	return s
+}
+
 func (s *situation) request(value string) *situation {
 	s.o.revision.Annotations = map[string]string{kiln.AnnotationRenderRequestedAt: value}
 	return s
@@ -282,7 +287,7 @@ func TestDecide(t *testing.T) {
 
 		// Clean up.
 		"if ended renders exceed the history limits then prune them before the next start": {
-			contents("new").statusSettled(rendered).
+			contents("new").statusSettled(rendered).keepingOneOfEach().
 				render(with(ended("done", "in", result), func(r *Render) { r.Succeeded = true })).
 				render(with(ended("older", "x"), func(r *Render) { r.Succeeded = true; r.Ended = noon.Add(-time.Minute) })).
 				render(with(ended("failed", "y"), func(r *Render) { r.Ended = noon.Add(-time.Minute) })).

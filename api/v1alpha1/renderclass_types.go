@@ -68,14 +68,14 @@ type RenderClassSpec struct {
 	// +kubebuilder:validation:Maximum=2592000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// How many Jobs of successful renders are kept for each PackageRevision.
+	// How many Jobs of successful renders are kept for each PackageRevision when the next one starts.
 	// +optional
-	// +default=1
+	// +default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20
 	SuccessfulJobsHistoryLimit *int32 `json:"successfulJobsHistoryLimit,omitempty"`
 
-	// How many Jobs of failed renders are kept for each PackageRevision.
+	// How many Jobs of failed renders are kept for each PackageRevision when the next one starts.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1

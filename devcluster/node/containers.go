@@ -20,6 +20,7 @@ import (
 // running is a container's process together with what has to be known to end it.
 type running struct {
 	process *container.Process
+	spec    *container.Spec
 	ended   chan struct{}
 	log     string
 }
@@ -213,7 +214,7 @@ func (w *podWorker) runOnce(sidecar context.Context, pod *corev1.Pod, c *corev1.
 		return w.startFailed(pod, c, id, err)
 	}
 	startedAt := time.Now()
-	r := &running{process: process, ended: make(chan struct{}), log: w.logPath(c.Name, attempt)}
+	r := &running{process: process, spec: spec, ended: make(chan struct{}), log: w.logPath(c.Name, attempt)}
 	w.setRunning(c, r, startedAt)
 	w.containerEvent(pod, c, corev1.EventTypeNormal, "Started", "Container started")
 	if started != nil {

@@ -69,10 +69,10 @@ type Node struct {
 	mu      sync.Mutex
 	workers map[string]*podWorker // by UID
 	hashes  map[string]string     // of images
-	running sync.WaitGroup
 }
 
-// Run runs the node until ctx is done; then it ends all containers.
+// Run runs the node until ctx is done. The containers are left to end with the process: no status speaks of them any more, as
+// when a machine is switched off.
 func Run(ctx context.Context, config Config) error {
 	n, err := newNode(config)
 	if err != nil {
@@ -89,11 +89,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer func() { _ = server.Close() }()
 
-	workers, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
-	defer n.running.Wait()
-	defer stopWorkers()
-	defer n.killAll()
-	n.followPods(ctx, workers)
+	n.followPods(ctx)
 	return n.register(ctx, config)
 }
 
@@ -115,10 +111,6 @@ func newNode(config Config) (*Node, error) {
 		workers: map[string]*podWorker{}, hashes: map[string]string{},
 	}
 	for _, dir := range []string{n.podsDir, n.memoryDir} {
-		// What an earlier process of the node left is of no use: its containers ended with it.
-		if err := os.RemoveAll(dir); err != nil {
-			return nil, fmt.Errorf("clear what an earlier run left: %w", err)
-		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, fmt.Errorf("make the folders for pods: %w", err)
 		}
@@ -130,19 +122,45 @@ func newNode(config Config) (*Node, error) {
 }
 
 // followPods starts a worker for every pod bound to the node, and tells it what becomes of the pod's object.
-func (n *Node) followPods(ctx, workers context.Context) {
+func (n *Node) followPods(ctx context.Context) {
 	selector := fields.OneTermEqualSelector("spec.nodeName", n.name)
 	source := cache.NewListWatchFromClient(n.client.CoreV1().RESTClient(), "pods", "", selector)
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: source,
 		ObjectType:    &corev1.Pod{},
 		Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { n.observe(workers, object.(*corev1.Pod)) },
-			UpdateFunc: func(_, object any) { n.observe(workers, object.(*corev1.Pod)) },
+			AddFunc:    func(object any) { n.observe(ctx, object.(*corev1.Pod)) },
+			UpdateFunc: func(_, object any) { n.observe(ctx, object.(*corev1.Pod)) },
 			DeleteFunc: n.forget,
 		},
 	})
 	go informer.RunWithContext(ctx)
+	go func() {
+		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			n.removeOrphans()
+		}
+	}()
+}
+
+// removeOrphans removes the files of pods that went away while no process of the node was there. Those of other pods stay,
+// for their logs.
+func (n *Node) removeOrphans() {
+	entries, err := os.ReadDir(n.podsDir)
+	if err != nil {
+		n.log.Error(err, "Looking for the files of pods that are gone failed")
+		return
+	}
+	for _, entry := range entries {
+		n.mu.Lock()
+		_, known := n.workers[entry.Name()]
+		n.mu.Unlock()
+		if known {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(n.podsDir, entry.Name())); err != nil {
+			n.log.Error(err, "Removing the files of a pod that is gone failed", "uid", entry.Name())
+		}
+	}
 }
 
 func (n *Node) observe(ctx context.Context, pod *corev1.Pod) {
@@ -158,12 +176,12 @@ func (n *Node) observe(ctx context.Context, pod *corev1.Pod) {
 	n.workers[uid] = w
 	n.mu.Unlock()
 	w.observe(pod)
-	n.running.Go(func() {
+	go func() {
 		w.run(ctx)
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		delete(n.workers, uid)
-	})
+	}()
 }
 
 func (n *Node) forget(object any) {
@@ -179,14 +197,6 @@ func (n *Node) forget(object any) {
 	n.mu.Unlock()
 	if w != nil {
 		w.vanish()
-	}
-}
-
-func (n *Node) killAll() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, w := range n.workers {
-		w.kill()
 	}
 }
 
@@ -211,13 +221,10 @@ func (n *Node) register(ctx context.Context, config Config) error {
 	if err != nil {
 		return fmt.Errorf("set up the node's registration: %w", err)
 	}
-	for {
-		err := controller.Run(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
+	if err := controller.Run(ctx); ctx.Err() == nil {
 		return fmt.Errorf("keep the node registered: %w", err)
 	}
+	return nil
 }
 
 func (n *Node) object(config Config) *corev1.Node {
@@ -271,6 +278,7 @@ func (n *Node) serve(config Config) (*http.Server, error) {
 		TLSConfig: &tls.Config{
 			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12,
 			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+			VerifyConnection: onlyAPIServer,
 		},
 	}
 	go func() {
@@ -279,6 +287,16 @@ func (n *Node) serve(config Config) (*http.Server, error) {
 		}
 	}()
 	return server, nil
+}
+
+// APIServerUser is the user as whom the API server calls the kubelet API. No other may.
+const APIServerUser = "kube-apiserver-kubelet-client"
+
+func onlyAPIServer(state tls.ConnectionState) error {
+	if user := state.PeerCertificates[0].Subject.CommonName; user != APIServerUser {
+		return fmt.Errorf("user %q may not use the kubelet API", user)
+	}
+	return nil
 }
 
 // imageID names what an image runs by the program's contents.

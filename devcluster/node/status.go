@@ -84,9 +84,16 @@ func (w *podWorker) status() *corev1.PodStatus {
 	s.HostIPs, s.PodIPs = []corev1.HostIP{{IP: nodeIP}}, []corev1.PodIP{{IP: nodeIP}}
 	s.InitContainerStatuses = w.containerStatuses(pod.Spec.InitContainers)
 	s.ContainerStatuses = w.containerStatuses(pod.Spec.Containers)
-	s.Phase = w.phase(pod, s)
-	if w.finished {
+	switch {
+	case w.finished:
 		s.Phase = w.terminalPhase(s)
+	case len(w.processes) > 0 && w.initialized:
+		// A phase that says the pod has ended would be a lie while a sidecar still runs.
+		if s.Phase = w.phase(pod, s); s.Phase != corev1.PodPending {
+			s.Phase = corev1.PodRunning
+		}
+	default:
+		s.Phase = w.phase(pod, s)
 	}
 	if w.failure != nil {
 		s.Reason, s.Message = w.failure.reason, w.failure.message

@@ -70,23 +70,36 @@ func (w *podWorker) tokenExpires(at time.Time) {
 	}
 }
 
-// keepTokensFresh rewrites the volumes that hold tokens before these expire, until ctx is done.
-func (w *podWorker) keepTokensFresh(ctx context.Context, pod *corev1.Pod) {
-	for w.renewTokens != nil {
+// refreshPeriod is how often the files of running pods are brought up to date with the ConfigMaps and Secrets.
+const refreshPeriod = time.Minute
+
+// refreshVolumes rewrites the volumes of a running pod as what they show changes and as tokens near their expiry, until ctx
+// is done.
+func (w *podWorker) refreshVolumes(ctx context.Context, pod *corev1.Pod) {
+	for {
+		wake := time.Now().Add(refreshPeriod)
+		if w.renewTokens != nil && w.renewTokens.Before(wake) {
+			wake = *w.renewTokens
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Until(*w.renewTokens)):
+		case <-time.After(time.Until(wake)):
 		}
-		w.renewTokens = nil
+		renew := w.renewTokens != nil && !time.Now().Before(*w.renewTokens)
+		if renew {
+			w.renewTokens = nil
+		}
 		for i := range pod.Spec.Volumes {
 			v := &pod.Spec.Volumes[i]
-			if !holdsToken(v) {
+			if v.EmptyDir != nil || holdsToken(v) && !renew {
 				continue
 			}
-			if err := w.mountVolume(ctx, pod, v); err != nil && ctx.Err() == nil {
-				w.log.Error(err, "Renewing a service account token failed, trying again", "volume", v.Name)
-				w.tokenExpires(time.Now().Add(time.Minute))
+			if err := w.mountVolume(ctx, w.pod(), v); err != nil && ctx.Err() == nil {
+				w.log.Error(err, "Refreshing a volume failed, trying again", "volume", v.Name)
+				if renew {
+					w.tokenExpires(time.Now().Add(time.Minute))
+				}
 			}
 		}
 	}

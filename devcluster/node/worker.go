@@ -78,6 +78,15 @@ func newPodWorker(n *Node, pod *corev1.Pod) *podWorker {
 			}
 		}
 	}
+	// What an earlier process of the node has reported, if it was restarted.
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range list {
+			if old := &list[i]; old.ContainerID != "" && w.containers[old.Name] != nil {
+				w.containers[old.Name] = old.DeepCopy()
+				w.attempts[old.Name] = old.RestartCount + 1
+			}
+		}
+	}
 	w.initialized = len(pod.Spec.InitContainers) == 0
 	return w
 }
@@ -168,6 +177,7 @@ func (w *podWorker) live(alive context.Context) {
 	pod := w.pod()
 	if d := pod.Spec.ActiveDeadlineSeconds; d != nil {
 		timer := time.AfterFunc(time.Until(w.started.Add(time.Duration(*d)*time.Second)), func() {
+			w.node.events.Event(pod, corev1.EventTypeNormal, reasonDeadline, messageDeadline)
 			w.stop(&podFailure{reasonDeadline, messageDeadline}, gracePeriod(pod))
 		})
 		defer timer.Stop()
@@ -182,37 +192,28 @@ func (w *podWorker) live(alive context.Context) {
 	w.mu.Lock()
 	w.sandboxReady = true
 	w.mu.Unlock()
-	go w.keepTokensFresh(alive, pod)
+	go w.refreshVolumes(alive, pod)
 	w.runContainers(alive, pod)
 }
 
 // wasRunningBefore deals with a pod an earlier process of the node had started: its containers ended with that process.
-// Containers that may be restarted are, the pod fails otherwise.
+// They are started again if the pod's restart policy allows that; the pod fails otherwise.
 func (w *podWorker) wasRunningBefore(pod *corev1.Pod) (failed bool) {
-	started := false
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range list {
-			old := &list[i]
-			if old.ContainerID == "" {
-				continue
-			}
-			started = true
-			last := old.State.Terminated
-			if last == nil {
-				last = &corev1.ContainerStateTerminated{Reason: reasonUnknown, Message: messageUnknown, ExitCode: 137, ContainerID: old.ContainerID}
-			}
-			status := w.containers[old.Name]
-			status.RestartCount = old.RestartCount
-			w.attempts[old.Name] = old.RestartCount + 1
-			status.LastTerminationState.Terminated = last
-			if pod.Spec.RestartPolicy == corev1.RestartPolicyNever {
-				status.ContainerID, status.ImageID = old.ContainerID, old.ImageID
-				status.LastTerminationState = old.LastTerminationState
-				status.State = corev1.ContainerState{Terminated: last}
-			}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, status := range w.containers {
+		if w.attempts[name] == 0 {
+			continue
 		}
+		failed = pod.Spec.RestartPolicy == corev1.RestartPolicyNever
+		if status.State.Terminated == nil {
+			status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: reasonUnknown, Message: messageUnknown, ExitCode: 137, ContainerID: status.ContainerID,
+			}}
+		}
+		status.Ready, status.Started = false, ptr.To(false)
 	}
-	return started && pod.Spec.RestartPolicy == corev1.RestartPolicyNever
+	return failed
 }
 
 // prepareVolumes mounts the volumes. While something is missing it looks again as soon as that appears.
@@ -327,13 +328,4 @@ func isTerminal(pod *corev1.Pod) bool {
 
 func gracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
-}
-
-// kill ends all containers at once, because the node ends.
-func (w *podWorker) kill() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, r := range w.processes {
-		r.process.Kill()
-	}
 }

@@ -70,15 +70,15 @@ func TestKubectlPatchAndEditChangeADraft(t *testing.T) {
 	waitRendered(t, rev)
 
 	kubectl(t, ns, "patch", "pkgrev", "web", "--type=merge", "-p", `{"spec":{"resources":{"new.yaml":"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: new\n"}}}`)
-	g.Expect(waitRendered(t, rev).Spec.Resources["new.yaml"]).To(ContainSubstring("namespace: shop"))
+	g.Expect(text(waitRendered(t, rev), "new.yaml")).To(ContainSubstring("namespace: shop"))
 
 	editor := filepath.Join(t.TempDir(), "editor")
 	g.Expect(os.WriteFile(editor, []byte("#!/bin/sh\nsed -i 's/namespace: shop}/namespace: store}/' \"$1\"\n"), 0o700)).To(Succeed())
 	t.Setenv("KUBE_EDITOR", editor)
 	kubectl(t, ns, "edit", "pkgrev", "web")
 	done := waitRendered(t, rev)
-	g.Expect(done.Spec.Resources["new.yaml"]).To(ContainSubstring("namespace: store"))
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(ContainSubstring("namespace: store"))
+	g.Expect(text(done, "new.yaml")).To(ContainSubstring("namespace: store"))
+	g.Expect(text(done, "cm.yaml")).To(ContainSubstring("namespace: store"))
 }
 
 func TestKubectlWaitAndExplain(t *testing.T) {

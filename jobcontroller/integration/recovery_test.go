@@ -20,7 +20,7 @@ func TestAKilledControllersSuccessorFinishesTwentyRenders(t *testing.T) {
 	const renders = 20
 	var revs []*kiln.PackageRevision
 	for i := range renders {
-		revs = append(revs, create(t, revision(ns, fmt.Sprintf("web-%d", i), slowFiles("x"))))
+		revs = append(revs, create(t, sleepy(ns, fmt.Sprintf("web-%d", i), "x")))
 	}
 	jobs := map[string]types.UID{}
 	g.Eventually(func(g Gomega) {
@@ -37,7 +37,7 @@ func TestAKilledControllersSuccessorFinishesTwentyRenders(t *testing.T) {
 
 	for _, rev := range revs {
 		done := waitRendered(t, rev)
-		g.Expect(done.Spec.Resources["cm.yaml"]).To(ContainSubstring("namespace: slow"))
+		g.Expect(text(done, "cm.yaml")).To(ContainSubstring("namespace: slow"))
 		found, err := jobsOf(t.Context(), rev)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(found).To(HaveLen(1), "nothing is rendered twice")
@@ -47,7 +47,7 @@ func TestAKilledControllersSuccessorFinishesTwentyRenders(t *testing.T) {
 
 func TestAControllerKilledBetweenApplyingAndSayingSoIsFollowedUp(t *testing.T) {
 	g := NewWithT(t)
-	rev := create(t, revision(namespace(t), "web", slowFiles("1")))
+	rev := create(t, sleepy(namespace(t), "web", "1"))
 	waitRunning(t, rev)
 	theController.kill()
 	before, err := get(t.Context(), rev)
@@ -73,13 +73,13 @@ func TestAControllerKilledBetweenApplyingAndSayingSoIsFollowedUp(t *testing.T) {
 
 func TestEditsWhileNoControllerRunsAreRenderedByTheNext(t *testing.T) {
 	g := NewWithT(t)
-	rev := create(t, revision(namespace(t), "web", slowFiles("first")))
+	rev := create(t, sleepy(namespace(t), "web", "first"))
 	first := waitRunning(t, rev)
 	theController.kill()
 	edit(t, rev, "cm.yaml", configMap("cm", "second"))
 	replaceController(t)
 	done := waitRendered(t, rev)
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(ContainSubstring("second"))
+	g.Expect(text(done, "cm.yaml")).To(ContainSubstring("second"))
 	g.Expect(done.Status.Render.Superseded).To(BeEquivalentTo(1))
 	g.Expect(done.Status.Render.JobName).NotTo(Equal(first))
 }
@@ -87,7 +87,7 @@ func TestEditsWhileNoControllerRunsAreRenderedByTheNext(t *testing.T) {
 func TestAStandbyTakesOverWhenTheLeaderDies(t *testing.T) {
 	standby, err := startController()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	rev := create(t, revision(namespace(t), "web", slowFiles("1")))
+	rev := create(t, sleepy(namespace(t), "web", "1"))
 	waitRunning(t, rev)
 	theController.kill()
 	theController = standby
@@ -96,7 +96,7 @@ func TestAStandbyTakesOverWhenTheLeaderDies(t *testing.T) {
 
 func TestAJobThatSomebodyDeletesIsStartedOver(t *testing.T) {
 	g := NewWithT(t)
-	rev := create(t, revision(namespace(t), "web", slowFiles("1")))
+	rev := create(t, sleepy(namespace(t), "web", "1"))
 	first := waitRunning(t, rev)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: rev.Namespace, Name: first}}
 	g.Expect(admin.Delete(t.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
@@ -108,7 +108,7 @@ func TestAJobThatSomebodyDeletesIsStartedOver(t *testing.T) {
 
 func TestARenderWhosePodsKeepDyingIsTriedAgain(t *testing.T) {
 	g := NewWithT(t)
-	rev := create(t, revision(namespace(t), "web", slowFiles("1")))
+	rev := create(t, sleepy(namespace(t), "web", "1"))
 	first := waitRunning(t, rev)
 	killPods(t, rev.Namespace, first, 2)
 	g.Eventually(func(g Gomega) {

@@ -23,12 +23,12 @@ func TestAnEditIsRenderedByAJob(t *testing.T) {
 	}))
 
 	done := waitRendered(t, rev)
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(ContainSubstring("namespace: shop"))
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(ContainSubstring("# kept"))
-	g.Expect(done.Spec.Resources["notes"]).To(BeEquivalentTo("no resource"))
+	g.Expect(text(done, "cm.yaml")).To(ContainSubstring("namespace: shop"))
+	g.Expect(text(done, "cm.yaml")).To(ContainSubstring("# kept"))
+	g.Expect(text(done, "notes")).To(Equal("no resource"))
 
 	digest := bundle.Digest(files(done))
-	g.Expect(done.Spec.Resources["Kptfile"]).To(ContainSubstring(digest), "the Kptfile's conditions say of which contents they speak")
+	g.Expect(text(done, "Kptfile")).To(ContainSubstring(digest), "the Kptfile's conditions say of which contents they speak")
 	g.Expect(packageConditions(done)).To(ConsistOf("RenderFinished=True/Finished", "Rendered=True/RenderSuccess"))
 
 	at := done.Status.Render
@@ -98,7 +98,7 @@ source: |
 	}))
 	done := waitFailed(t, rev, "FunctionFailed")
 	g.Expect(messageOf(done, kiln.ConditionRendered)).To(ContainSubstring("the value may not be 1"))
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(BeEquivalentTo(configMap("cm", "1")))
+	g.Expect(text(done, "cm.yaml")).To(Equal(configMap("cm", "1")))
 	g.Expect(packageConditions(done)).To(ConsistOf("RenderFinished=True/Finished", "Rendered=False/RenderFailed"))
 	g.Expect(done.Status.Render.Phase).To(Equal(kiln.PhaseFailed))
 	g.Eventually(func() string { return kubectl(t, rev.Namespace, "describe", "pkgrev", rev.Name) }).
@@ -109,7 +109,7 @@ source: |
 	g.Expect(jobs).To(HaveLen(1), "a failure of the package's is not tried again")
 
 	edit(t, rev, "check.yaml", "apiVersion: fn.kpt.dev/v1alpha1\nkind: StarlarkRun\nmetadata:\n  name: check\nsource: |\n  pass\n")
-	g.Expect(waitRendered(t, rev).Spec.Resources["cm.yaml"]).To(ContainSubstring("namespace: shop"))
+	g.Expect(text(waitRendered(t, rev), "cm.yaml")).To(ContainSubstring("namespace: shop"))
 }
 
 func TestAFunctionThatIsNotBuiltInIsAFailureThatNamesIt(t *testing.T) {
@@ -135,7 +135,7 @@ func TestContentsThatReturnToTheLastInputGetItsResultWithoutAJob(t *testing.T) {
 		g.Expect(now.Status.Render.Replayed).To(BeEquivalentTo(1))
 	}).WithTimeout(patience).Should(Succeed())
 	replayed := waitRendered(t, rev)
-	g.Expect(replayed.Spec.Resources["cm.yaml"]).To(ContainSubstring("namespace: shop"))
+	g.Expect(text(replayed, "cm.yaml")).To(ContainSubstring("namespace: shop"))
 	g.Expect(replayed.Status.Render.JobName).To(Equal(first.Status.Render.JobName))
 	jobs, err := jobsOf(t.Context(), rev)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -164,18 +164,18 @@ func TestOthersConditionsInTheKptfileAreKept(t *testing.T) {
 		"cm.yaml": configMap("cm", "1"),
 	}))
 	done := waitRendered(t, rev)
-	g.Expect(done.Spec.Resources["Kptfile"]).To(ContainSubstring("- type: Reviewed # by hand"))
+	g.Expect(text(done, "Kptfile")).To(ContainSubstring("- type: Reviewed # by hand"))
 	g.Expect(packageConditions(done)).To(ConsistOf("Reviewed=True/LooksGood", "RenderFinished=True/Finished", "Rendered=True/RenderSuccess"))
 }
 
 func TestAKptfileThatClaimsToBeRenderedIsCorrectedWhenItsRenderStarts(t *testing.T) {
 	g := NewWithT(t)
-	source := slowFiles("1")
+	source := busyFiles("1")
 	source["Kptfile"] += "status:\n  conditions:\n  - {type: Rendered, status: \"True\", reason: RenderSuccess}\n"
 	rev := create(t, revision(namespace(t), "web", source))
 	waitRunning(t, rev)
 	now, err := get(t.Context(), rev)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(packageConditions(now)).To(ConsistOf("RenderFinished=False/Scheduled"))
-	g.Expect(string(now.Spec.Resources["Kptfile"])).NotTo(ContainSubstring("RenderSuccess"))
+	g.Expect(text(now, "Kptfile")).NotTo(ContainSubstring("RenderSuccess"))
 }

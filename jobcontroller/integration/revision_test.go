@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,25 +43,33 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  value: %q\n", name, value)
 }
 
-// slowFiles are a package whose render keeps a processor busy for some seconds before it changes anything.
-func slowFiles(value string) map[string]string {
+// busyFiles are a package whose render keeps a processor busy for some seconds before it changes anything.
+func busyFiles(value string) map[string]string {
+	busy := "{image: starlark:v0.5.0, configPath: busy.yaml}"
 	return map[string]string{
-		"Kptfile": kptfile("{image: starlark:v0.5.0, configPath: slow.yaml}", setNamespace("slow")),
-		"slow.yaml": `apiVersion: fn.kpt.dev/v1alpha1
+		"Kptfile": kptfile(busy, busy, busy, busy, busy, busy, setNamespace("slow")),
+		"busy.yaml": `apiVersion: fn.kpt.dev/v1alpha1
 kind: StarlarkRun
 metadata:
-  name: slow
+  name: busy
   annotations:
     config.kubernetes.io/local-config: "true"
 source: |
   def work():
     n = 0
-    for i in range(12000000):
+    for i in range(5000000):
       n = n + 1
   work()
 `,
 		"cm.yaml": configMap("cm", value),
 	}
+}
+
+// sleepy is a revision whose renders sleep before they render; see rendererImage.
+func sleepy(namespace, name, value string) *kiln.PackageRevision {
+	rev := revision(namespace, name, map[string]string{"Kptfile": kptfile(setNamespace("slow")), "cm.yaml": configMap("cm", value)})
+	rev.Spec.PackageName = "sleepy-" + name
+	return rev
 }
 
 func revision(namespace, name string, files map[string]string) *kiln.PackageRevision {
@@ -157,6 +164,9 @@ func jobsOf(ctx context.Context, rev *kiln.PackageRevision) ([]batchv1.Job, erro
 	return live, nil
 }
 
+// text is one file of a revision.
+func text(rev *kiln.PackageRevision, path string) string { return string(rev.Spec.Resources[path]) }
+
 func files(rev *kiln.PackageRevision) map[string]string {
 	texts := map[string]string{}
 	for path, text := range rev.Spec.Resources {
@@ -183,9 +193,6 @@ func messageOf(rev *kiln.PackageRevision, conditionType string) string {
 }
 
 func clientKey(obj client.Object) client.ObjectKey { return client.ObjectKeyFromObject(obj) }
-
-// slower makes a slow step take several times as long.
-func slower(step string) string { return strings.Replace(step, "12000000", "90000000", 1) }
 
 // waitJobsOver waits until no Job of the revision is active.
 func waitJobsOver(t *testing.T, rev *kiln.PackageRevision) {

@@ -105,8 +105,11 @@ func command(name string, args ...string) *exec.Cmd {
 }
 
 func startCluster() error {
-	start := command("devcluster", "start", "--state", state,
-		"--image", "kiln-renderer="+filepath.Join(bin, "kiln-renderer"))
+	renderer, err := rendererImage()
+	if err != nil {
+		return err
+	}
+	start := command("devcluster", "start", "--state", state, "--image", "kiln-renderer="+renderer)
 	out, err := start.Output()
 	if err != nil {
 		return fmt.Errorf("start the embedded cluster: %w", err)
@@ -126,6 +129,17 @@ func startCluster() error {
 	}
 	clientset, err = kubernetes.NewForConfig(config)
 	return err
+}
+
+// rendererImage builds the renderer that sleeps for packages whose name begins with "sleepy-".
+func rendererImage() (string, error) {
+	path := filepath.Join(state, "sleepyrenderer")
+	build := exec.Command("go", "build", "-o", path, "./sleepyrenderer")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		return "", fmt.Errorf("build the renderer for tests: %w", err)
+	}
+	return path, nil
 }
 
 // install applies what a user's installation applies, but for the Deployment: tests start and kill the controller themselves.
@@ -182,7 +196,7 @@ func startController(args ...string) (*controllerProcess, error) {
 	defer log.Close()
 	all := append([]string{
 		"--renderer-image=kiln-renderer", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--v=1",
-		"--leader-election-namespace=" + controllerNamespace, "--leader-elect-lease-duration=3s",
+		"--leader-election-namespace=" + controllerNamespace, "--leader-elect-lease-duration=5s",
 	}, args...)
 	c := exec.Command(filepath.Join(bin, "kiln-controller"), all...)
 	c.Env = append(os.Environ(), "KUBECONFIG="+controllerConfig())

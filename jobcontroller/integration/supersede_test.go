@@ -33,7 +33,7 @@ func rendererProcesses(job string) []string {
 
 func TestASecondEditCancelsTheFirstRender(t *testing.T) {
 	g := NewWithT(t)
-	rev := create(t, revision(namespace(t), "web", slowFiles("first")))
+	rev := create(t, revision(namespace(t), "web", busyFiles("first")))
 	first := waitRunning(t, rev)
 	g.Eventually(func() []string { return rendererProcesses(first) }).WithTimeout(patience).ShouldNot(BeEmpty())
 
@@ -43,7 +43,7 @@ func TestASecondEditCancelsTheFirstRender(t *testing.T) {
 	t.Logf("the first render's process was gone %d ms after the edit", time.Since(edited).Milliseconds())
 
 	done := waitRendered(t, rev)
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(And(ContainSubstring("second"), ContainSubstring("namespace: slow")))
+	g.Expect(text(done, "cm.yaml")).To(And(ContainSubstring("second"), ContainSubstring("namespace: slow")))
 	g.Expect(done.Status.Render.Superseded).To(BeEquivalentTo(1))
 	g.Expect(done.Status.Render.JobName).NotTo(Equal(first))
 	err := admin.Get(t.Context(), types.NamespacedName{Namespace: rev.Namespace, Name: first}, &batchv1.Job{})
@@ -59,7 +59,7 @@ func TestTheLastOfManyQuickEditsIsTheOneThatIsRendered(t *testing.T) {
 		edit(t, rev, "cm.yaml", configMap("cm", value))
 	}
 	done := waitRendered(t, rev)
-	g.Expect(done.Spec.Resources["cm.yaml"]).To(And(ContainSubstring(`"last"`), ContainSubstring("namespace: shop")))
+	g.Expect(text(done, "cm.yaml")).To(And(ContainSubstring(`"last"`), ContainSubstring("namespace: shop")))
 	t.Logf("26 edits, %d renders superseded", done.Status.Render.Superseded)
 }
 
@@ -68,7 +68,7 @@ func TestContentsThatReturnToTheLastOutputCancelTheRender(t *testing.T) {
 	rev := create(t, revision(namespace(t), "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")}))
 	rendered := waitRendered(t, rev)
 
-	slow := slowFiles("2")
+	slow := busyFiles("2")
 	patch := rendered.DeepCopy()
 	for path, text := range slow {
 		patch.Spec.Resources[path] = kiln.FileText(text)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -86,7 +88,9 @@ func startCommand() *cobra.Command {
 			if options.State, err = absolute(options.State); err != nil {
 				return err
 			}
-			return start(cmd.Context(), options)
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return start(ctx, options)
 		},
 	}
 	optionFlags(cmd.Flags(), &options)
@@ -110,15 +114,15 @@ func start(ctx context.Context, options supervise.Options) error {
 	if _, err := supervise.Stop(ctx, options.State); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(options.State, 0o755); err != nil {
-		return fmt.Errorf("make the state folder: %w", err)
+	if err := (supervise.Layout{Dir: options.State}).Claim(); err != nil {
+		return err
 	}
-	return spawn(options)
+	return spawn(ctx, options)
 }
 
 // spawn runs "up" with the same flags in the background and waits until it says that the cluster is ready.
-func spawn(options supervise.Options) error {
-	logPath := filepath.Join(options.State, "supervisor.log")
+func spawn(ctx context.Context, options supervise.Options) error {
+	logPath := supervise.Layout{Dir: options.State}.SupervisorLog()
 	log, err := os.Create(logPath)
 	if err != nil {
 		return fmt.Errorf("make the supervisor's log: %w", err)
@@ -135,26 +139,21 @@ func spawn(options supervise.Options) error {
 		return fmt.Errorf("start the supervisor: %w", err)
 	}
 	_ = write.Close()
-	var kubeconfig string
-	if _, err := fmt.Fscanln(read, &kubeconfig); err != nil {
-		_ = cmd.Wait()
+	interrupted := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer interrupted()
+	kubeconfig, err := bufio.NewReader(read).ReadString('\n')
+	if err != nil {
+		_ = cmd.Wait() // its log says more
 		reason, _ := os.ReadFile(logPath)
-		return fmt.Errorf("the cluster did not start: %s", lastLine(reason))
+		return fmt.Errorf("the cluster did not start: %s", strings.TrimPrefix(lastLine(reason), "devcluster: "))
 	}
-	fmt.Println(kubeconfig)
+	fmt.Print(kubeconfig)
 	return cmd.Process.Release()
 }
 
 func lastLine(text []byte) string {
-	end := len(text)
-	for end > 0 && text[end-1] == '\n' {
-		end--
-	}
-	begin := end
-	for begin > 0 && text[begin-1] != '\n' {
-		begin--
-	}
-	return string(text[begin:end])
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return lines[len(lines)-1]
 }
 
 func stopCommand() *cobra.Command {

@@ -35,6 +35,7 @@ func becomeProgram(specFile *os.File) error {
 	if err := specFile.Close(); err != nil {
 		return fmt.Errorf("close the container's specification: %w", err)
 	}
+	unix.Umask(0) // permissions below are meant as they are written
 	if err := unix.Sethostname([]byte(spec.Hostname)); err != nil {
 		return fmt.Errorf("set the host name: %w", err)
 	}

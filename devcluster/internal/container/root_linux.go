@@ -182,6 +182,12 @@ func openTree(source, subPath string) (tree int, isDir bool, err error) {
 	if subPath != "" {
 		how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 		sub, err := unix.Openat2(fd, subPath, how)
+		if errors.Is(err, unix.ENOENT) {
+			if err := makeSubPath(source, subPath); err != nil {
+				return 0, false, fmt.Errorf("make sub-path %q: %w", subPath, err)
+			}
+			sub, err = unix.Openat2(fd, subPath, how)
+		}
 		if err != nil {
 			return 0, false, fmt.Errorf("open sub-path %q: %w", subPath, err)
 		}
@@ -197,6 +203,20 @@ func openTree(source, subPath string) (tree int, isDir bool, err error) {
 		return 0, false, fmt.Errorf("copy the mount: %w", err)
 	}
 	return tree, stat.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// makeSubPath makes a folder in a volume, with the volume's permissions, and follows no link out of it.
+func makeSubPath(volume, subPath string) error {
+	root, err := os.OpenRoot(volume)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	return root.MkdirAll(filepath.Clean(subPath), info.Mode().Perm())
 }
 
 // makeMountPoint makes sure that path exists. Where it would have to be made in a folder that shows the host's, that folder

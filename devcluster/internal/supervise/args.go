@@ -70,7 +70,7 @@ func (p *plan) writeCredentials() error {
 	for name, subject := range map[string]pki.Subject{
 		"etcd":           {User: "etcd", Hosts: loopback},
 		"apiserver":      {User: "kube-apiserver", Hosts: loopback},
-		"kubelet-client": {User: "kube-apiserver-kubelet-client"},
+		"kubelet-client": {User: node.APIServerUser},
 		"kubelet":        {User: "kubelet", Hosts: loopback},
 	} {
 		if _, _, err := p.authority.Issue(name, subject); err != nil {

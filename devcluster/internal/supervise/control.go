@@ -94,14 +94,11 @@ func (s *supervisor) restart(ctx context.Context, name string) error {
 		if err := p.start(); err != nil {
 			return err
 		}
-		return s.await(ctx, name+" to be ready again", func(ctx context.Context) bool { return s.serves(ctx, name) })
+		ctx, cancel := context.WithTimeout(ctx, startLimit)
+		defer cancel()
+		return s.await(ctx, name+" to serve again", []*process{p}, func(ctx context.Context) bool { return s.serves(ctx, name) })
 	}
 	return fmt.Errorf("there is no component %q; see status", name)
-}
-
-// serves tells whether a component does its work again, as far as that can be asked.
-func (s *supervisor) serves(ctx context.Context, name string) bool {
-	return s.apiServerReady(ctx)
 }
 
 // Query asks the supervisor of the cluster in the state folder. A folder without a living cluster is no error.
@@ -153,21 +150,23 @@ func (l Layout) call(ctx context.Context, method, path string, result any) error
 // unlockLimit is how long the components of a supervisor that was killed may take to end.
 const unlockLimit = 20 * time.Second
 
-// Stop ends the cluster in the state folder, and whatever an earlier one left there. It reports whether there was one.
+// Stop ends the cluster in the state folder, and clears what one that was killed left there. It reports whether there was one.
 func Stop(ctx context.Context, state string) (wasRunning bool, err error) {
 	layout := Layout{state}
-	supervisor, alive := locked(layout.lock())
-	if alive {
-		if supervisor > 0 {
-			terminate(supervisor, layout)
-		}
-		err := wait.PollUntilContextTimeout(ctx, readyPoll, unlockLimit, true, func(context.Context) (bool, error) {
-			_, alive := locked(layout.lock())
-			return !alive, nil
-		})
-		if err != nil {
-			return true, fmt.Errorf("wait for the cluster in %s to end: %w", state, err)
-		}
+	if !layout.isState() {
+		return false, nil
 	}
-	return alive, nil
+	supervisor, alive := locked(layout.lock())
+	if !alive {
+		return false, layout.discard()
+	}
+	terminate(supervisor, layout)
+	err = wait.PollUntilContextTimeout(ctx, readyPoll, unlockLimit, true, func(context.Context) (bool, error) {
+		_, alive := locked(layout.lock())
+		return !alive, nil
+	})
+	if err != nil {
+		return true, fmt.Errorf("wait for the cluster in %s to end: %w", state, err)
+	}
+	return true, layout.discard()
 }

@@ -64,22 +64,73 @@ func (l Layout) AuditLog() string { return l.path("audit.log") }
 // PKI is the folder of certificates and keys.
 func (l Layout) PKI() string { return l.path("pki") }
 
-// Log is the log of a component, or of the supervisor.
+// SupervisorLog has what a cluster in the background says.
+func (l Layout) SupervisorLog() string { return l.path("supervisor.log") }
+
+// Log is the log of a component.
 func (l Layout) Log(component string) string { return l.path("logs", component+".log") }
 
-func (l Layout) lock() string           { return l.path("lock") }
+func (l Layout) lock() string           { return l.path("devcluster.lock") }
 func (l Layout) control() string        { return l.path("control.sock") }
 func (l Layout) etcd() string           { return l.path("etcd") }
 func (l Layout) node(n string) string   { return l.path("nodes", n) }
 func (l Layout) config(c string) string { return l.path("config", c) }
 
-// clear removes what an earlier cluster left, but for the image mappings and, if keep is set, data and credentials.
-func (l Layout) clear(keep bool) error {
-	leftovers := []string{"kubeconfig", "control.sock", "logs", "nodes", "config", "audit.log"}
-	if !keep {
+// Claim makes the state folder, unless it is one. A folder that holds anything else is left alone.
+func (l Layout) Claim() error {
+	if err := os.MkdirAll(l.Dir, 0o755); err != nil {
+		return fmt.Errorf("make the state folder: %w", err)
+	}
+	if l.isState() {
+		return nil
+	}
+	entries, err := os.ReadDir(l.Dir)
+	if err != nil {
+		return fmt.Errorf("read the state folder: %w", err)
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); name != filepath.Base(l.Images()) && name != filepath.Base(l.SupervisorLog()) {
+			return fmt.Errorf("%s is not the folder of a cluster and holds %q: choose a new or an empty folder with --state", l.Dir, name)
+		}
+	}
+	return nil
+}
+
+// isState tells whether a cluster was ever started in the folder.
+func (l Layout) isState() bool {
+	_, err := os.Stat(l.lock())
+	return err == nil
+}
+
+// keptFile marks a state folder whose data and credentials are to be kept.
+const keptFile = "keep"
+
+// discard removes what a cluster that has ended left, but for its logs, its image mappings and, if it was run with Keep, data
+// and credentials.
+func (l Layout) discard() error {
+	leftovers := []string{"kubeconfig", "control.sock", "nodes", "config"}
+	if _, err := os.Stat(l.path(keptFile)); err != nil {
 		leftovers = append(leftovers, "etcd", "pki")
 	}
 	for _, name := range leftovers {
+		if err := os.RemoveAll(l.path(name)); err != nil {
+			return fmt.Errorf("clear the state folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// prepare makes the state folder ready for a new cluster. What was kept is used only if that is asked for again.
+func (l Layout) prepare(keep bool) error {
+	if !keep {
+		if err := os.RemoveAll(l.path(keptFile)); err != nil {
+			return fmt.Errorf("clear the state folder: %w", err)
+		}
+	}
+	if err := l.discard(); err != nil {
+		return err
+	}
+	for _, name := range []string{"logs", "audit.log"} {
 		if err := os.RemoveAll(l.path(name)); err != nil {
 			return fmt.Errorf("clear the state folder: %w", err)
 		}
@@ -88,6 +139,9 @@ func (l Layout) clear(keep bool) error {
 		if err := os.MkdirAll(l.path(name), 0o700); err != nil {
 			return fmt.Errorf("prepare the state folder: %w", err)
 		}
+	}
+	if keep {
+		return os.WriteFile(l.path(keptFile), nil, 0o600)
 	}
 	return nil
 }

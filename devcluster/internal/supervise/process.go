@@ -68,12 +68,19 @@ func (p *process) stop(grace time.Duration) {
 		return
 	case <-time.After(grace):
 	}
-	_ = cmd.Process.Kill()
-	<-ended
+	p.kill()
 }
 
-// kill ends the component at once.
-func (p *process) kill() { p.stop(0) }
+// kill ends the component at once, without a chance to clean up.
+func (p *process) kill() {
+	p.mu.Lock()
+	cmd, ended := p.cmd, p.ended
+	p.mu.Unlock()
+	if cmd != nil {
+		_ = cmd.Process.Kill() // fails only if it has ended
+		<-ended
+	}
+}
 
 // state describes the component for people and programs.
 func (p *process) state() Component {

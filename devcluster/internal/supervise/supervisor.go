@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -40,7 +40,7 @@ type supervisor struct {
 }
 
 // Up runs a cluster until ctx is done, then ends all of it. It reports what happens to progress; ready is called once.
-func Up(ctx context.Context, options Options, progress io.Writer, ready func(Layout)) error {
+func Up(ctx context.Context, options Options, progress io.Writer, ready func(Layout)) (err error) {
 	if err := options.Check(); err != nil {
 		return err
 	}
@@ -48,15 +48,15 @@ func Up(ctx context.Context, options Options, progress io.Writer, ready func(Lay
 		return errors.New("devcluster needs root, since it makes namespaces and mounts for containers: run it with sudo, or in a container with --privileged")
 	}
 	layout := Layout{options.State}
-	if err := os.MkdirAll(layout.Dir, 0o755); err != nil {
-		return fmt.Errorf("make the state folder: %w", err)
+	if err := layout.Claim(); err != nil {
+		return err
 	}
 	lock, err := takeLock(layout.lock())
 	if err != nil {
 		return fmt.Errorf("use the state folder %s: %w", layout.Dir, err)
 	}
 	defer func() { _ = lock.Close() }()
-	if err := layout.clear(options.Keep); err != nil {
+	if err := layout.prepare(options.Keep); err != nil {
 		return err
 	}
 	if err := layout.addImages(options.Images); err != nil {
@@ -67,7 +67,7 @@ func Up(ctx context.Context, options Options, progress io.Writer, ready func(Lay
 		return err
 	}
 	s := &supervisor{plan: plan, processes: plan.processes(lock)}
-	defer s.tearDown()
+	defer func() { err = errors.Join(err, s.tearDown()) }()
 	control, err := s.serveControl()
 	if err != nil {
 		return err
@@ -98,28 +98,24 @@ func (s *supervisor) bringUp(ctx context.Context) error {
 		if err := p.start(); err != nil {
 			return err
 		}
-		if p.name == component.Etcd {
-			if err := s.await(ctx, "etcd to serve", s.etcdServes); err != nil {
-				return err
-			}
+		if p.name != component.Etcd && p.name != component.APIServer {
+			continue // they wait for each other by themselves
 		}
-		if p.name == component.APIServer {
-			if err := s.await(ctx, "the API server to be ready", s.apiServerReady); err != nil {
-				return err
-			}
+		if err := s.await(ctx, p.name+" to serve", s.processes, func(ctx context.Context) bool { return s.serves(ctx, p.name) }); err != nil {
+			return err
 		}
 	}
 	client, err := s.adminClient()
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, "the nodes and the default service account", func(ctx context.Context) bool { return s.podsCanRun(ctx, client) })
+	return s.await(ctx, "the nodes and the default service account", s.processes, func(ctx context.Context) bool { return s.podsCanRun(ctx, client) })
 }
 
-// await polls until done says so; it gives up at once when a component that was started has ended.
-func (s *supervisor) await(ctx context.Context, what string, done func(context.Context) bool) error {
+// await polls until done says so; it gives up at once when one of the processes has ended.
+func (s *supervisor) await(ctx context.Context, what string, processes []*process, done func(context.Context) bool) error {
 	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(ctx context.Context) (bool, error) {
-		for _, p := range s.processes {
+		for _, p := range processes {
 			if c := p.state(); c.Exit != "" {
 				return false, fmt.Errorf("%s has ended (%s): see %s", p.name, c.Exit, p.log)
 			}
@@ -130,6 +126,29 @@ func (s *supervisor) await(ctx context.Context, what string, done func(context.C
 		return fmt.Errorf("wait for %s: %w", what, err)
 	}
 	return nil
+}
+
+// serves tells whether a component does its work, as far as that can be asked.
+func (s *supervisor) serves(ctx context.Context, name string) bool {
+	switch name {
+	case component.Etcd:
+		return s.etcdServes(ctx)
+	case component.ControllerManager, component.Scheduler:
+		return true // they listen nowhere
+	case component.APIServer:
+		return s.apiServerReady(ctx)
+	}
+	for i, port := range s.plan.nodePorts {
+		if name != s.plan.nodeName(i) {
+			continue
+		}
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			_ = connection.Close()
+		}
+		return err == nil
+	}
+	return false
 }
 
 func (s *supervisor) etcdServes(ctx context.Context) bool {
@@ -193,7 +212,7 @@ func (s *supervisor) podsCanRun(ctx context.Context, client kubernetes.Interface
 	}
 	_, accountErr := client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 	_, rootErr := client.CoreV1().ConfigMaps("default").Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
-	return accountErr == nil && rootErr == nil && !apierrors.IsNotFound(rootErr)
+	return accountErr == nil && rootErr == nil
 }
 
 func isReady(n *corev1.Node) bool {
@@ -206,7 +225,7 @@ func isReady(n *corev1.Node) bool {
 }
 
 // tearDown ends the nodes first, and their containers with them, then all other components together.
-func (s *supervisor) tearDown() {
+func (s *supervisor) tearDown() error {
 	var nodes, others sync.WaitGroup
 	for i, p := range s.processes {
 		if i >= len(s.processes)-s.plan.options.Nodes {
@@ -221,11 +240,5 @@ func (s *supervisor) tearDown() {
 	}
 	others.Wait()
 	// What is left of use are the logs. Credentials of a cluster that is gone only mislead.
-	leftovers := []string{s.plan.Kubeconfig(), s.plan.path("nodes"), s.plan.path("config")}
-	if !s.plan.options.Keep {
-		leftovers = append(leftovers, s.plan.etcd(), s.plan.PKI())
-	}
-	for _, path := range leftovers {
-		_ = os.RemoveAll(path) // the next start clears, and reports, what stays
-	}
+	return s.plan.discard()
 }
