@@ -11,13 +11,17 @@ import (
 
 // SetConditions sets conditions in status.conditions, each in the place of the first one of its type or else behind the
 // others, and removes those of the types in drop. Each type may be given once. All else stays byte for byte, apart from a
-// line break that the last line lacks. A Kptfile that says all of it already is returned as it is.
+// line break that the last line lacks. A Kptfile that says all of it already is returned as it is. What is not UTF-8 in a
+// condition is replaced, as YAML cannot hold it.
 func SetConditions(content string, set []Condition, drop ...string) (string, error) {
 	d, err := parse(content)
 	if err != nil {
 		return "", err
 	}
-	w := wish{set: set, drop: drop}
+	w := wish{set: make([]Condition, len(set)), drop: drop}
+	for i, c := range set {
+		w.set[i] = Condition{validText(c.Type), validText(c.Status), validText(c.Reason), validText(c.Message)}
+	}
 	if err := w.check(); err != nil {
 		return "", err
 	}
@@ -31,6 +35,8 @@ func SetConditions(content string, set []Condition, drop ...string) (string, err
 	edited := d.mark + e.apply()
 	return edited, e.verify(edited)
 }
+
+func validText(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
 // wish is what the conditions shall be.
 type wish struct {

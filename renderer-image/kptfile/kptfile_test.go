@@ -163,6 +163,15 @@ func TestSetConditionsKeepsAnyTextOfAMessage(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotUTF8InAMessageIsReplaced(t *testing.T) {
+	g := NewWithT(t)
+	set := []Condition{{Type: "Rendered", Status: "False", Message: "cut \xe2\x80"}}
+	got, err := SetConditions(body, set)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(Conditions(got)).To(Equal([]Condition{{Type: "Rendered", Status: "False", Message: "cut \ufffd"}}))
+	g.Expect(SetConditions(got, set)).To(Equal(got))
+}
+
 func TestDroppingTheOnlyConditionLeavesAnEmptyList(t *testing.T) {
 	g := NewWithT(t)
 	content, err := SetConditions(body, []Condition{rendered})
