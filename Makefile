@@ -36,15 +36,15 @@ LINT_CONFIG := --config "$(CURDIR)/.golangci.yml"
 
 .PHONY: demo
 demo: build ## Start a cluster, render sample packages, show what happened, stop it again
-	@$(BIN)/kiln-dev demo
+	@scripts/demo
 
 .PHONY: dev
 dev: build ## Start a cluster with the controller, leave them running, print the KUBECONFIG to use
-	@$(BIN)/kiln-dev up
+	@scripts/dev up
 
 .PHONY: dev-down
 dev-down: ## Stop what `make dev` started
-	@if [ -x $(BIN)/kiln-dev ]; then $(BIN)/kiln-dev down; else echo "Nothing to stop: bin/kiln-dev is not built."; fi
+	@if [ -x $(BIN)/devcluster ]; then scripts/dev down; else echo "Nothing to stop: bin/devcluster is not built."; fi
 
 ##@ Build
 
@@ -53,7 +53,7 @@ build: build-kiln build-devcluster ## Build every program into bin/
 
 .PHONY: build-kiln
 build-kiln: check-go ## Build Kiln's own programs: seconds
-	@scripts/go-build "Kiln's programs" . $(BIN)/ ./cmd/... ./devtools/...
+	@scripts/go-build "Kiln's programs" . $(BIN)/ ./cmd/...
 
 .PHONY: build-devcluster
 build-devcluster: check-go ## Build the embedded cluster: minutes the first time, seconds from then on
@@ -61,7 +61,7 @@ build-devcluster: check-go ## Build the embedded cluster: minutes the first time
 	@ln -sfn devcluster $(BIN)/kubectl
 
 .PHONY: generate
-generate: $(TOOLS)/controller-gen ## Write deepcopy functions, CRDs and RBAC rules anew from the types and markers
+generate: $(TOOLS)/controller-gen ## Write deepcopy functions and CRDs anew from the types and markers
 	@CONTROLLER_GEN="$(CURDIR)/$<" scripts/generate
 
 .PHONY: manifests

@@ -45,9 +45,8 @@ func configMap(name, value string) string {
 
 // busyFiles are a package whose render keeps a processor busy for some seconds before it changes anything.
 func busyFiles(value string) map[string]string {
-	busy := "{image: starlark:v0.5.0, configPath: busy.yaml}"
 	return map[string]string{
-		"Kptfile": kptfile(busy, busy, busy, busy, busy, busy, setNamespace("slow")),
+		"Kptfile": kptfile("{image: starlark:v0.5.0, configPath: busy.yaml}", setNamespace("slow")),
 		"busy.yaml": `apiVersion: fn.kpt.dev/v1alpha1
 kind: StarlarkRun
 metadata:
@@ -56,9 +55,8 @@ metadata:
     config.kubernetes.io/local-config: "true"
 source: |
   def work():
-    n = 0
-    for i in range(5000000):
-      n = n + 1
+    for i in range(40):
+      sorted(range(300000, 0, -1))
   work()
 `,
 		"cm.yaml": configMap("cm", value),
