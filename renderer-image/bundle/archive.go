@@ -60,6 +60,21 @@ func CheckPath(path string) error {
 	return nil
 }
 
+// CheckTree fails if the files cannot be put into a folder together: if a path is both a file and the folder of another one.
+func CheckTree(files map[string]string) error {
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		for i := range len(path) {
+			if path[i] != '/' {
+				continue
+			}
+			if _, ok := files[path[:i]]; ok {
+				return fmt.Errorf("%q is a file, and %q needs a folder of that name: rename one of them", path[:i], path)
+			}
+		}
+	}
+	return nil
+}
+
 // pack writes files into an archive: a tar in the order of the paths, without times and owners, compressed by zstd. Equal
 // files give equal bytes.
 func pack(files map[string]string) ([]byte, error) {

@@ -195,6 +195,13 @@ func TestAResultThatLeadsElsewhereIsRefused(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("digest")), "another input")
 }
 
+func TestFilesThatCannotBeInOneFolderAreFound(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(CheckTree(rendered())).To(Succeed())
+	g.Expect(CheckTree(map[string]string{"a/b": "", "a/b.yaml": "", "a-b": ""})).To(Succeed())
+	g.Expect(CheckTree(map[string]string{"a/b/c/d": "", "a/b": ""})).To(MatchError(ContainSubstring(`"a/b" is a file`)))
+}
+
 // archive packs entries as an attacker would.
 func archive(entries ...*tar.Header) []byte {
 	var out bytes.Buffer

@@ -61,7 +61,9 @@ type Publisher struct {
 	UID types.UID
 }
 
-func (p Publisher) indexName() string      { return "kiln-result-" + string(p.UID) }
+// IndexName is the name of the ConfigMap that holds the index of the pod's result.
+func (p Publisher) IndexName() string { return "kiln-result-" + string(p.UID) }
+
 func (p Publisher) chunkName(i int) string { return fmt.Sprintf("kiln-result-%s-%d", p.UID, i) }
 
 // ResultConfigMaps carry a result, in the order in which they are to be created: the index comes last. Their names hold the
@@ -96,7 +98,7 @@ func ResultConfigMaps(p Publisher, r *Result) ([]*corev1.ConfigMap, error) {
 	}
 	binary[indexKey] = text
 	annotations := map[string]string{kiln.AnnotationInputDigest: r.InputDigest, kiln.AnnotationOutputDigest: r.OutputDigest}
-	return append(parts, p.configMap(p.indexName(), kiln.ComponentResult, annotations, binary)), nil
+	return append(parts, p.configMap(p.IndexName(), kiln.ComponentResult, annotations, binary)), nil
 }
 
 func (p Publisher) configMap(name, component string, annotations map[string]string, data map[string][]byte) *corev1.ConfigMap {
@@ -129,8 +131,8 @@ func IndexOf(configMap *corev1.ConfigMap) (*Index, error) {
 		return nil, fmt.Errorf("read the index: %w: version %q is not %s", ErrDamaged, index.Version, indexVersion)
 	}
 	p := index.publisher(configMap.Namespace)
-	if configMap.Name != p.indexName() {
-		return nil, fmt.Errorf("read the index: %w: its name is not %s", ErrDamaged, p.indexName())
+	if configMap.Name != p.IndexName() {
+		return nil, fmt.Errorf("read the index: %w: its name is not %s", ErrDamaged, p.IndexName())
 	}
 	if len(index.Chunks) > maxChunks {
 		return nil, fmt.Errorf("read the index: %w: %d chunks, more than %d", ErrTooLarge, len(index.Chunks), maxChunks)

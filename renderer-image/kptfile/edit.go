@@ -1,285 +1,361 @@
 package kptfile
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// SetConditions sets conditions in status.conditions, each in the place of the one of its type or else behind the others,
-// and removes those of the types in drop. All else stays byte for byte; only a status in flow style is written anew in
-// block style. A Kptfile that says all of it already is returned as it is.
+// SetConditions sets conditions in status.conditions, each in the place of the first one of its type or else behind the
+// others, and removes those of the types in drop. Each type may be given once. All else stays byte for byte, apart from a
+// line break that the last line lacks. A Kptfile that says all of it already is returned as it is. What is not UTF-8 in a
+// condition is replaced, as YAML cannot hold it.
 func SetConditions(content string, set []Condition, drop ...string) (string, error) {
-	doc, err := parse(content)
+	d, err := parse(content)
 	if err != nil {
 		return "", err
 	}
-	if doc.says(set, drop) {
+	w := wish{set: make([]Condition, len(set)), drop: drop}
+	for i, c := range set {
+		w.set[i] = Condition{validText(c.Type), validText(c.Status), validText(c.Reason), validText(c.Message)}
+	}
+	if err := w.check(); err != nil {
+		return "", err
+	}
+	if w.isTrueOf(d) {
 		return content, nil
 	}
-	var edited string
-	switch items, ok := doc.blockItems(); {
-	case doc.status == nil && len(set) == 0:
-		return content, nil
-	case ok && anyLeft(items, set, drop):
-		edited = doc.replaceItems(items, set, drop)
-	default:
-		if edited, err = doc.rewriteStatus(set, drop); err != nil {
-			return "", err
-		}
+	e := &editor{document: d, wish: w, style: styleOf(d.root)}
+	if err := e.edit(); err != nil {
+		return "", err
 	}
-	return edited, doc.check(content, edited, set, drop)
+	edited := d.mark + e.apply()
+	return edited, e.verify(edited)
 }
 
-// says tells whether nothing would change.
-func (d *document) says(set []Condition, drop []string) bool {
+func validText(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+
+// wish is what the conditions shall be.
+type wish struct {
+	set  []Condition
+	drop []string
+}
+
+func (w wish) check() error {
+	types := slices.Clone(w.drop)
+	for _, c := range w.set {
+		types = append(types, c.Type)
+	}
+	slices.Sort(types)
+	for i := 1; i < len(types); i++ {
+		if types[i] == types[i-1] {
+			return fmt.Errorf("set conditions: the type %q is given twice", types[i])
+		}
+	}
+	return nil
+}
+
+// isTrueOf tells whether nothing would change.
+func (w wish) isTrueOf(d *document) bool {
 	seen := map[string]bool{}
-	for _, item := range d.conditionNodes() {
+	for _, item := range d.conditionItems() {
 		c := conditionOf(item)
-		if slices.Contains(drop, c.Type) {
+		if slices.Contains(w.drop, c.Type) {
 			return false
 		}
-		for _, wanted := range set {
-			if wanted.Type == c.Type && (wanted != c || seen[c.Type]) {
-				return false
-			}
+		if i := w.index(c.Type); i >= 0 && (w.set[i] != c || seen[c.Type]) {
+			return false
 		}
 		seen[c.Type] = true
 	}
-	for _, wanted := range set {
-		if !seen[wanted.Type] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(w.set, func(c Condition) bool { return !seen[c.Type] })
 }
 
-// item is a condition in block style: the lines it takes up.
-type item struct {
-	start, end int
-	condition  Condition
+func (w wish) index(conditionType string) int {
+	return slices.IndexFunc(w.set, func(c Condition) bool { return c.Type == conditionType })
 }
 
-// blockItems are the items of conditions, provided status and conditions are in block style, each item beginning a line.
-func (d *document) blockItems() ([]item, bool) {
-	if d.status == nil || d.status.Kind != yaml.MappingNode || d.status.Style&yaml.FlowStyle != 0 || d.status.Line == d.statusKey.Line {
-		return nil, false
-	}
-	key, conditions := field(d.status, "conditions")
-	if conditions == nil || conditions.Kind != yaml.SequenceNode || conditions.Style&yaml.FlowStyle != 0 || len(conditions.Content) == 0 || conditions.Line == key.Line {
-		return nil, false
-	}
-	end := d.statusEnd
-	for i := 0; i+1 < len(d.status.Content); i += 2 {
-		if sibling := d.status.Content[i]; sibling.Line > key.Line && sibling.Line-1 < end {
-			end = sibling.Line - 1
-		}
-	}
-	dash := strings.Repeat(" ", conditions.Column-1) + "- "
-	var items []item
-	for i, node := range conditions.Content {
-		start := node.Line - 1
-		if !strings.HasPrefix(d.lines[start], dash) {
-			return nil, false
-		}
-		if i > 0 {
-			items[i-1].end = d.withoutHead(items[i-1].start, start)
-		}
-		items = append(items, item{start: start, condition: conditionOf(node)})
-	}
-	items[len(items)-1].end = d.withoutHead(items[len(items)-1].start, end)
-	return items, true
+// fate is what becomes of a condition that is there: it stays, or is replaced by others; by none if it is dropped.
+type fate struct {
+	stays bool
+	by    []Condition
 }
 
-// withoutHead moves an end up over the comments and blank lines that belong to what follows.
-func (d *document) withoutHead(start, end int) int {
-	for end > start+1 {
-		line := strings.TrimSpace(d.lines[end-1])
-		if line != "" && !strings.HasPrefix(line, "#") {
-			break
-		}
-		end--
-	}
-	return end
-}
-
-// anyLeft says whether there will be any condition: a sequence in block style cannot be empty.
-func anyLeft(items []item, set []Condition, drop []string) bool {
-	return len(set) > 0 || slices.ContainsFunc(items, func(it item) bool { return !slices.Contains(drop, it.condition.Type) })
-}
-
-func (d *document) replaceItems(items []item, set []Condition, drop []string) string {
-	_, conditions := field(d.status, "conditions")
-	indent := strings.Repeat(" ", conditions.Column-1)
-	var out strings.Builder
-	written := map[string]bool{}
-	at := 0
-	copyTo := func(end int) {
-		out.WriteString(strings.Join(d.lines[at:end], ""))
-		at = end
-	}
-	for _, it := range items {
-		copyTo(it.start)
-		wanted := slices.IndexFunc(set, func(c Condition) bool { return c.Type == it.condition.Type })
+// fates are those of the items in their order, and the conditions to add behind them.
+func (w wish) fates(items []*yaml.Node) (fates []fate, add []Condition) {
+	seen := map[string]bool{}
+	for _, item := range items {
+		c := conditionOf(item)
+		i := w.index(c.Type)
 		switch {
-		case slices.Contains(drop, it.condition.Type), wanted >= 0 && written[it.condition.Type]:
-			at = it.end
-		case wanted >= 0 && set[wanted] != it.condition:
-			written[it.condition.Type] = true
-			out.WriteString(d.format(set[wanted], indent))
-			at = it.end
+		case slices.Contains(w.drop, c.Type), i >= 0 && seen[c.Type]:
+			fates = append(fates, fate{})
+		case i < 0 || w.set[i] == c:
+			fates = append(fates, fate{stays: true})
 		default:
-			written[it.condition.Type] = true
-			copyTo(it.end)
+			fates = append(fates, fate{by: w.set[i : i+1]})
+		}
+		seen[c.Type] = true
+	}
+	for _, c := range w.set {
+		if !seen[c.Type] {
+			add = append(add, c)
 		}
 	}
-	d.ensureBreak(&out)
-	for _, c := range set {
-		if !written[c.Type] {
-			out.WriteString(d.format(c, indent))
-		}
+	return fates, add
+}
+
+// editor collects the replacements of ranges that make the wish true.
+type editor struct {
+	*document
+	wish  wish
+	style style
+	edits []replacement
+}
+
+type replacement struct {
+	span
+	text string
+}
+
+func (e *editor) replace(start, end int, text string) {
+	e.edits = append(e.edits, replacement{span{start, end}, text})
+}
+
+func (e *editor) insert(at int, text string) { e.replace(at, at, text) }
+
+func (e *editor) apply() string {
+	slices.SortStableFunc(e.edits, func(a, b replacement) int { return cmp.Compare(a.start, b.start) })
+	var out strings.Builder
+	at := 0
+	for _, r := range e.edits {
+		out.WriteString(e.text[at:r.start])
+		out.WriteString(r.text)
+		at = r.end
 	}
-	copyTo(len(d.lines))
+	out.WriteString(e.text[at:])
 	return out.String()
 }
 
-// rewriteStatus writes a status that is absent, empty or in flow style; the values of its other fields are kept.
-func (d *document) rewriteStatus(set []Condition, drop []string) (string, error) {
-	start, end := d.end, d.end
-	margin := strings.Repeat(" ", d.root.Column-1)
-	if d.status != nil {
-		start, end = d.statusStart, d.statusEnd
+// edit goes from the root to the conditions, and writes what is missing on the way.
+func (e *editor) edit() error {
+	if isFlow(e.root) {
+		return e.editFlowMapping(e.root, "status")
 	}
-	var out strings.Builder
-	out.WriteString(strings.Join(d.lines[:start], ""))
-	d.ensureBreak(&out)
-
-	out.WriteString(margin + "status:" + d.lineBreak())
-	var kept []Condition
-	for _, node := range d.conditionNodes() {
-		if c := conditionOf(node); !slices.Contains(drop, c.Type) && !slices.ContainsFunc(set, func(s Condition) bool { return s.Type == c.Type }) {
-			kept = append(kept, c)
-		}
+	margin := strings.Repeat(" ", e.root.Column-1)
+	inner := margin + e.style.step
+	switch status := e.status; {
+	case status == nil:
+		e.insertLines(e.end, margin+"status:"+e.lineBreak()+e.blockConditions(inner))
+		return nil
+	case e.isBlank(status):
+		return e.fillBlank(e.statusKey, status, e.blockConditions(inner))
+	case status.Kind != yaml.MappingNode:
+		return fmt.Errorf("%w: its status is not a mapping", ErrNotEditable)
+	case isFlow(status):
+		return e.editFlowMapping(status, "conditions")
 	}
-	all := append(kept, set...)
-	if len(all) == 0 {
-		out.WriteString(margin + "  conditions: []" + d.lineBreak())
-	} else {
-		out.WriteString(margin + "  conditions:" + d.lineBreak())
-	}
-	for _, c := range all {
-		out.WriteString(d.format(c, margin+"  "))
-	}
-	others, err := d.otherFields(margin + "  ")
-	if err != nil {
-		return "", err
-	}
-	out.WriteString(others)
-	out.WriteString(strings.Join(d.lines[end:], ""))
-	return out.String(), nil
+	return e.editBlockStatus()
 }
 
-// otherFields are the fields of the status but for its conditions, in block style.
-func (d *document) otherFields(indent string) (string, error) {
-	if d.status == nil || d.status.Kind != yaml.MappingNode {
-		return "", nil
+func (e *editor) editBlockStatus() error {
+	inner := strings.Repeat(" ", e.status.Column-1)
+	key, conditions := field(e.status, "conditions")
+	switch {
+	case key == nil:
+		// In front of the other fields: nothing that is there can take it for a part of itself.
+		e.insertLines(e.lineAfter(e.offset(e.statusKey)), e.blockConditions(inner))
+		return nil
+	case e.isBlank(conditions):
+		return e.fillBlank(key, conditions, e.blockItems(e.wish.set, inner+e.style.dash))
+	case conditions.Kind != yaml.SequenceNode:
+		return fmt.Errorf("%w: its status.conditions are not a list", ErrNotEditable)
+	case isFlow(conditions):
+		return e.editFlowItems(conditions)
 	}
-	others := &yaml.Node{Kind: yaml.MappingNode}
-	for i := 0; i+1 < len(d.status.Content); i += 2 {
-		if d.status.Content[i].Value != "conditions" {
-			others.Content = append(others.Content, d.status.Content[i], d.status.Content[i+1])
-		}
-	}
-	if len(others.Content) == 0 {
-		return "", nil
-	}
-	var text bytes.Buffer
-	encoder := yaml.NewEncoder(&text)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(others); err != nil {
-		return "", fmt.Errorf("%w: write its status: %w", ErrNotEditable, err)
-	}
-	var out strings.Builder
-	for line := range strings.Lines(text.String()) {
-		if line != "\n" {
-			out.WriteString(indent)
-		}
-		out.WriteString(strings.TrimSuffix(line, "\n") + d.lineBreak())
-	}
-	return out.String(), nil
+	return e.editBlockItems(key, conditions)
 }
 
-func (d *document) lineBreak() string {
-	if strings.HasSuffix(d.lines[0], "\r\n") {
-		return "\r\n"
-	}
-	return "\n"
-}
-
-func (d *document) ensureBreak(out *strings.Builder) {
-	if text := out.String(); text != "" && !strings.HasSuffix(text, "\n") {
-		out.WriteString(d.lineBreak())
-	}
-}
-
-// format is a condition as an item in block style.
-func (d *document) format(c Condition, indent string) string {
-	br := d.lineBreak()
-	text := indent + "- type: " + scalar(c.Type) + br + indent + "  status: " + quoted(c.Status) + br
-	if c.Reason != "" {
-		text += indent + "  reason: " + scalar(c.Reason) + br
-	}
-	if c.Message != "" {
-		text += indent + "  message: " + quoted(c.Message) + br
-	}
-	return text
-}
-
-// plain are words that YAML cannot take for anything but text.
-var plain = regexp.MustCompile(`^[A-Z][A-Za-z0-9]{5,}$`)
-
-func scalar(text string) string {
-	if plain.MatchString(text) {
-		return text
-	}
-	return quoted(text)
-}
-
-// quoted is a text in double quotes. JSON's escapes are YAML's, too; what YAML does not allow unescaped is escaped.
-func quoted(text string) string {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(text) // A string always encodes.
-	var safe strings.Builder
-	for _, r := range strings.TrimSuffix(out.String(), "\n") {
-		if r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0xfeff || r == 0xfffe || r == 0xffff {
-			fmt.Fprintf(&safe, `\u%04x`, r)
-			continue
-		}
-		safe.WriteRune(r)
-	}
-	return safe.String()
-}
-
-// check holds the edited text against what was to be done, so that a Kptfile of an unforeseen shape is refused, not spoilt.
-func (d *document) check(content, edited string, set []Condition, drop []string) error {
-	before, okBefore := WithoutStatus(content)
-	after, okAfter := WithoutStatus(edited)
-	if !okBefore || !okAfter || before != after {
-		return fmt.Errorf("%w: its status cannot be told from the rest", ErrNotEditable)
-	}
-	now, err := parse(edited)
+// editBlockItems replaces whole lines, one item's at a time.
+func (e *editor) editBlockItems(key, conditions *yaml.Node) error {
+	spans, err := e.blockItemSpans(key, conditions)
 	if err != nil {
 		return err
 	}
-	if !now.says(set, drop) {
-		return fmt.Errorf("%w: its conditions cannot be told apart", ErrNotEditable)
+	indent := strings.Repeat(" ", conditions.Column-1)
+	fates, add := e.wish.fates(conditions.Content)
+	left := len(add)
+	for i, f := range fates {
+		if f.stays {
+			left++
+			continue
+		}
+		left += len(f.by)
+		e.replace(spans[i].start, spans[i].end, e.blockItems(f.by, indent))
+	}
+	if left == 0 { // A list in block style cannot be empty.
+		colon, err := e.colon(key)
+		if err != nil {
+			return err
+		}
+		e.insert(colon+1, " []")
+	}
+	e.insertLines(spans[len(spans)-1].end, e.blockItems(add, indent))
+	return nil
+}
+
+// blockItemSpans are the lines of each item.
+func (e *editor) blockItemSpans(key, conditions *yaml.Node) ([]span, error) {
+	next := e.statusSpan.end
+	for i := 0; i+1 < len(e.status.Content); i += 2 {
+		if sibling := e.status.Content[i]; sibling.Line > key.Line {
+			next = min(next, e.lineOf(sibling))
+		}
+	}
+	end := e.blockSpan(e.lineOf(key), next, key.Column).end
+	dash := strings.Repeat(" ", conditions.Column-1) + "-"
+	spans := make([]span, len(conditions.Content))
+	for i, item := range slices.Backward(conditions.Content) {
+		line := item.Line
+		// An item may begin on a line below its dash.
+		for line > key.Line && !strings.HasPrefix(e.text[e.lines[line-1]:], dash) {
+			line--
+		}
+		if line <= key.Line || e.lines[line-1] >= end {
+			return nil, fmt.Errorf("%w: line %d: the condition does not begin a line", ErrNotEditable, item.Line)
+		}
+		spans[i] = e.blockSpan(e.lines[line-1], end, conditions.Column)
+		end = spans[i].start
+	}
+	return spans, nil
+}
+
+// insertLines inserts lines where a line begins, or ends the last one first.
+func (e *editor) insertLines(at int, lines string) {
+	if lines != "" && at > 0 && e.text[at-1] != '\n' {
+		lines = e.lineBreak() + lines
+	}
+	e.insert(at, lines)
+}
+
+// isBlank tells whether a value is null or empty brackets.
+func (e *editor) isBlank(value *yaml.Node) bool {
+	if isNull(value) {
+		return true
+	}
+	return isFlow(value) && len(value.Content) == 0
+}
+
+// fillBlank puts lines in the place of a blank value, below the line of its key. A comment stays on that line.
+func (e *editor) fillBlank(key, value *yaml.Node, lines string) error {
+	colon, err := e.colon(key)
+	if err != nil {
+		return err
+	}
+	end := colon + 1
+	if isFlow(value) || value.Value != "" {
+		start := e.offset(value)
+		if end = start + len(value.Value); isFlow(value) {
+			_, end = scanFlow(e.text, start)
+		}
+		if end < start || strings.TrimSpace(e.text[colon+1:start]) != "" || strings.Contains(e.text[start:end], "#") {
+			return fmt.Errorf("%w: line %d: the value of %s is not understood", ErrNotEditable, key.Line, key.Value)
+		}
+		e.replace(colon+1, end, "")
+	}
+	e.insertLines(e.lineAfter(end), lines)
+	return nil
+}
+
+// colon is where the colon behind a key is.
+func (e *editor) colon(key *yaml.Node) (int, error) {
+	at := e.offset(key)
+	if e.text[at] == '"' || e.text[at] == '\'' {
+		at = quoteEnd(e.text, at) + 1
+	} else {
+		at += len(key.Value)
+	}
+	at += len(e.text[at:]) - len(strings.TrimLeft(e.text[at:], " \t"))
+	if !strings.HasPrefix(e.text[at:], ":") {
+		return 0, fmt.Errorf("%w: line %d: no colon follows %s", ErrNotEditable, key.Line, key.Value)
+	}
+	return at, nil
+}
+
+// editFlowMapping edits the field of a mapping in flow style: the status of the root, or the conditions of the status.
+func (e *editor) editFlowMapping(mapping *yaml.Node, name string) error {
+	fields, _, err := e.flowEntries(mapping)
+	if err != nil {
+		return err
+	}
+	value := valueOf(mapping, name)
+	switch {
+	case value == nil:
+		e.addFlow(e.offset(mapping), fields, e.flowField(name))
+	case isNull(value):
+		i := slices.IndexFunc(mapping.Content, func(n *yaml.Node) bool { return n == value }) / 2
+		e.replace(fields[i].start, fields[i].end, e.flowField(name))
+	case !isFlow(value):
+		return fmt.Errorf("%w: line %d: %s is not what it must be", ErrNotEditable, value.Line, name)
+	case name == "status" && value.Kind == yaml.MappingNode:
+		return e.editFlowMapping(value, "conditions")
+	case name == "conditions" && value.Kind == yaml.SequenceNode:
+		return e.editFlowItems(value)
+	default:
+		return fmt.Errorf("%w: line %d: %s is not what it must be", ErrNotEditable, value.Line, name)
 	}
 	return nil
+}
+
+// editFlowItems replaces items in flow style; commas go with the items that go.
+func (e *editor) editFlowItems(conditions *yaml.Node) error {
+	items, end, err := e.flowEntries(conditions)
+	if err != nil {
+		return err
+	}
+	open := e.offset(conditions)
+	fates, add := e.wish.fates(conditions.Content)
+	last := -1 // The last one that does not go.
+	for i, f := range fates {
+		if !f.stays && len(f.by) == 0 {
+			continue
+		}
+		if !f.stays {
+			e.replace(items[i].start, items[i].end, e.flowItems(f.by))
+		}
+		if i > last+1 {
+			e.replace(items[last+1].start, items[i].start, "")
+		}
+		last = i
+	}
+	if last < 0 && len(items) > 0 {
+		e.replace(open+1, end-1, e.flowItems(add))
+		return nil
+	}
+	if last < len(items)-1 {
+		e.replace(items[last].end, items[len(items)-1].end, "")
+	}
+	if len(add) > 0 {
+		e.addFlow(open, items[:last+1], e.flowItems(add))
+	}
+	return nil
+}
+
+// addFlow adds text behind the last entry of a collection in flow style, on a line of its own if that has one.
+func (e *editor) addFlow(open int, entries []span, text string) {
+	if len(entries) == 0 {
+		e.insert(open+1, text)
+		return
+	}
+	last := entries[len(entries)-1]
+	lineStart := strings.LastIndexByte(e.text[:last.start], '\n') + 1
+	indent := e.text[lineStart:last.start]
+	if lineStart > 0 && strings.TrimSpace(indent) == "" {
+		e.insert(last.end, ","+e.lineBreak()+indent+text)
+		return
+	}
+	e.insert(last.end, ", "+text)
 }

@@ -1,19 +1,20 @@
 // Package kptfile reads the root Kptfile of a package and sets conditions in its status. It edits by byte ranges and never
 // serialises anew: whatever other people wrote stays as it is, byte for byte.
+//
+// Kptfiles are untrusted. Aliases are never followed, so nothing expands, and a parser that crashes is an error here.
 package kptfile
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrNotEditable says that a Kptfile cannot be read, or is written in a way that Kiln does not edit: as JSON, with anchors
-// in its status, or with line breaks of other kinds than LF and CRLF.
+// ErrNotEditable says that a Kptfile cannot be read, or is written in a way that Kiln does not edit: with more than one
+// document, with anchors or a repeated field in its status, or with line breaks of other kinds than LF and CRLF.
 var ErrNotEditable = errors.New("the Kptfile cannot be edited")
 
 // Condition is an item of the Kptfile's status.conditions.
@@ -24,53 +25,55 @@ type Condition struct {
 	Message string
 }
 
-// document is a parsed Kptfile with its lines.
-type document struct {
-	// lines hold their line breaks.
-	lines []string
-	root  *yaml.Node
-	// status are the key and the value of the top-level status; nil if there is none.
-	statusKey, status *yaml.Node
-	// statusStart and statusEnd are the lines that status takes up, [statusStart, statusEnd).
-	statusStart, statusEnd int
-	// end is the line behind the last one of the document: that of an end marker, or behind the text.
-	end int
-}
-
-// WithoutStatus is the text without its top-level status and without line breaks and blanks at its end: what a digest is
-// taken of. ok is false when the text cannot be read that way.
+// WithoutStatus is the text without its top-level status, and with a line break at its end: what a digest is taken of. ok is
+// false when the text cannot be read that way.
 func WithoutStatus(content string) (text string, ok bool) {
-	doc, err := parse(content)
+	d, err := parse(content)
 	if err != nil {
 		return "", false
 	}
-	if doc.status != nil {
-		content = strings.Join(doc.lines[:doc.statusStart], "") + strings.Join(doc.lines[doc.statusEnd:], "")
-	}
-	return strings.TrimRight(content, "\r\n \t"), true
+	return d.withoutStatus(), true
 }
 
 // Conditions are the items of status.conditions; fields of them that are no text are left empty.
 func Conditions(content string) ([]Condition, error) {
-	doc, err := parse(content)
+	d, err := parse(content)
 	if err != nil {
 		return nil, err
 	}
 	var conditions []Condition
-	for _, item := range doc.conditionNodes() {
+	for _, item := range d.conditionItems() {
 		conditions = append(conditions, conditionOf(item))
 	}
 	return conditions, nil
 }
 
+// ReadinessGates are the condition types in info.readinessGates, in their order.
+func ReadinessGates(content string) ([]string, error) {
+	d, err := parse(content)
+	if err != nil {
+		return nil, err
+	}
+	gates := valueOf(valueOf(d.root, "info"), "readinessGates")
+	if gates == nil || gates.Kind != yaml.SequenceNode {
+		return nil, nil
+	}
+	var types []string
+	for _, gate := range gates.Content {
+		if conditionType := textOf(gate, "conditionType"); conditionType != "" {
+			types = append(types, conditionType)
+		}
+	}
+	return types, nil
+}
+
 // Annotations are the Kptfile's metadata.annotations; nil if it has none or cannot be read.
 func Annotations(content string) map[string]string {
-	doc, err := parse(content)
+	d, err := parse(content)
 	if err != nil {
 		return nil
 	}
-	_, metadata := field(doc.root, "metadata")
-	_, annotations := field(metadata, "annotations")
+	annotations := valueOf(valueOf(d.root, "metadata"), "annotations")
 	if annotations == nil || annotations.Kind != yaml.MappingNode {
 		return nil
 	}
@@ -83,85 +86,41 @@ func Annotations(content string) map[string]string {
 	return found
 }
 
-// foreignBreaks are line breaks that YAML knows and that this package does not count.
-var foreignBreaks = regexp.MustCompile("\r[^\n]|\r$|[\u0085\u2028\u2029]")
-
 func parse(content string) (*document, error) {
-	if foreignBreaks.MatchString(content) {
+	if hasForeignBreaks(content) {
 		return nil, fmt.Errorf("%w: it has line breaks of other kinds than LF and CRLF", ErrNotEditable)
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(content))
-	var file yaml.Node
-	if err := decoder.Decode(&file); err != nil {
+	d := newDocument(content)
+	file, err := decode(d.text)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotEditable, err)
 	}
+	d.root = file.Content[0]
+	if d.root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("%w: it is not a mapping", ErrNotEditable)
+	}
+	return d, d.findStatus()
+}
+
+// decode reads the only document of a text.
+func decode(text string) (file *yaml.Node, err error) {
+	defer func() {
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("the YAML parser crashed: %v", problem)
+		}
+	}()
+	decoder := yaml.NewDecoder(strings.NewReader(text))
+	file = &yaml.Node{}
+	if err := decoder.Decode(file); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("it is empty")
+		}
+		return nil, err
+	}
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: it has more than one document", ErrNotEditable)
+		return nil, errors.New("it has more than one document")
 	}
-	root := file.Content[0]
-	if root.Kind != yaml.MappingNode || root.Style&yaml.FlowStyle != 0 || root.Anchor != "" {
-		return nil, fmt.Errorf("%w: it is not a mapping in block style", ErrNotEditable)
-	}
-	doc := &document{lines: strings.SplitAfter(content, "\n"), root: root}
-	if last := len(doc.lines) - 1; doc.lines[last] == "" {
-		doc.lines = doc.lines[:last]
-	}
-	return doc, doc.findStatus()
-}
-
-// findStatus finds the lines of the top-level status.
-func (d *document) findStatus() error {
-	d.end = len(d.lines)
-	for i := d.root.Line; i < d.end; i++ {
-		if marker := strings.TrimRight(d.lines[i], "\r\n \t"); marker == "..." || marker == "---" {
-			d.end = i
-		}
-	}
-	next := d.end
-	for i := 0; i+1 < len(d.root.Content); i += 2 {
-		key := d.root.Content[i]
-		switch {
-		case key.Value == "status" && d.status != nil:
-			return fmt.Errorf("%w: it has two fields named status", ErrNotEditable)
-		case key.Value == "status":
-			d.statusKey, d.status = key, d.root.Content[i+1]
-		case d.status != nil && next == d.end:
-			next = key.Line - 1
-		}
-	}
-	if d.status == nil {
-		return nil
-	}
-	if !strings.HasPrefix(strings.TrimLeft(d.lines[d.statusKey.Line-1], " "), "status") {
-		return fmt.Errorf("%w: its status does not begin a line", ErrNotEditable)
-	}
-	if hasAnchors(d.status) {
-		return fmt.Errorf("%w: its status has anchors or aliases", ErrNotEditable)
-	}
-	d.statusStart = d.statusKey.Line - 1
-	// Blank lines, and comments that stand as far out as the fields of the root, belong to what follows.
-	indent := strings.Repeat(" ", d.statusKey.Column)
-	for next > d.statusStart+1 {
-		line := strings.TrimRight(d.lines[next-1], "\r\n \t")
-		if line != "" && (!strings.HasPrefix(strings.TrimLeft(line, " "), "#") || strings.HasPrefix(line, indent)) {
-			break
-		}
-		next--
-	}
-	d.statusEnd = next
-	return nil
-}
-
-func hasAnchors(node *yaml.Node) bool {
-	if node.Anchor != "" || node.Kind == yaml.AliasNode {
-		return true
-	}
-	for _, child := range node.Content {
-		if hasAnchors(child) {
-			return true
-		}
-	}
-	return false
+	return file, nil
 }
 
 // field is the key and the value of a field of a mapping, or nils.
@@ -170,27 +129,38 @@ func field(mapping *yaml.Node, name string) (key, value *yaml.Node) {
 		return nil, nil
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == name {
+		if isKey(mapping.Content[i], name) {
 			return mapping.Content[i], mapping.Content[i+1]
 		}
 	}
 	return nil, nil
 }
 
-func (d *document) conditionNodes() []*yaml.Node {
-	_, conditions := field(d.status, "conditions")
-	if conditions == nil || conditions.Kind != yaml.SequenceNode {
-		return nil
-	}
-	return conditions.Content
+func isKey(node *yaml.Node, name string) bool {
+	return node.Kind == yaml.ScalarNode && node.Value == name
 }
 
-func conditionOf(item *yaml.Node) Condition {
-	text := func(name string) string {
-		if _, value := field(item, name); value != nil && value.Kind == yaml.ScalarNode {
-			return value.Value
-		}
+func valueOf(mapping *yaml.Node, name string) *yaml.Node {
+	_, value := field(mapping, name)
+	return value
+}
+
+// textOf is a field of a mapping as text; empty if it has none.
+func textOf(mapping *yaml.Node, name string) string {
+	value := valueOf(mapping, name)
+	if value == nil || value.Kind != yaml.ScalarNode || isNull(value) {
 		return ""
 	}
-	return Condition{Type: text("type"), Status: text("status"), Reason: text("reason"), Message: text("message")}
+	return value.Value
+}
+
+func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.ShortTag() == "!!null" }
+
+func conditionOf(item *yaml.Node) Condition {
+	return Condition{
+		Type:    textOf(item, "type"),
+		Status:  textOf(item, "status"),
+		Reason:  textOf(item, "reason"),
+		Message: textOf(item, "message"),
+	}
 }

@@ -1,6 +1,7 @@
 package kptfile
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,6 +13,11 @@ const body = "apiVersion: kpt.dev/v1\nkind: Kptfile\nmetadata:\n  name: web # th
 var rendered = Condition{Type: "Rendered", Status: "True", Reason: "RenderSuccess", Message: "of sha256:abc"}
 
 const renderedText = "- type: Rendered\n  status: \"True\"\n  reason: RenderSuccess\n  message: \"of sha256:abc\"\n"
+
+const (
+	renderedFlow = `{type: Rendered, status: "True", reason: RenderSuccess, message: "of sha256:abc"}`
+	renderedJSON = `{"type": "Rendered", "status": "True", "reason": "RenderSuccess", "message": "of sha256:abc"}`
+)
 
 func indented(text, indent string) string {
 	var out strings.Builder
@@ -55,9 +61,62 @@ func TestSetConditions(t *testing.T) {
 			content: body + "status:\n  conditions:\n  - type: Rendered\n    status: \"False\"\n",
 			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
 		},
-		"a status in flow style is written anew with its values": {
-			content: body + "status: {observed: 3, conditions: [{type: Reviewed, status: \"True\"}]}\n",
-			want:    body + "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n" + indented(renderedText, "  ") + "  observed: 3\n",
+		"a status in flow style is edited in flow style": {
+			content: body + "status: {observed: 3, conditions: [{type: Reviewed, status: \"True\", by: me}]} # ours\n",
+			want:    body + "status: {observed: 3, conditions: [{type: Reviewed, status: \"True\", by: me}, " + renderedFlow + "]} # ours\n",
+		},
+		"a status in flow style without conditions gets them": {
+			content: body + "status: {observed: 3}\n",
+			want:    body + "status: {observed: 3, conditions: [" + renderedFlow + "]}\n",
+		},
+		"conditions in flow style are replaced in their place": {
+			content: body + "status:\n  conditions: [{type: Rendered, status: \"False\"}, {type: Reviewed, status: 'it''s, [so]'},]\n  other: 'x'\n",
+			want:    body + "status:\n  conditions: [" + renderedFlow + ", {type: Reviewed, status: 'it''s, [so]'},]\n  other: 'x'\n",
+		},
+		"conditions to drop in flow style go with their commas": {
+			content: body + "status:\n  conditions: [{type: A}, {type: B}, {type: Rendered}, {type: C}, {type: D}]\n",
+			drop:    []string{"A", "B", "D"},
+			want:    body + "status:\n  conditions: [" + renderedFlow + ", {type: C}]\n",
+		},
+		"a status without conditions gets them in front of its other fields": {
+			content: body + "status: # ours\n  # of the renderer\n  note: |+\n    x\n\n",
+			want:    body + "status: # ours\n  conditions:\n" + indented(renderedText, "  ") + "  # of the renderer\n  note: |+\n    x\n\n",
+		},
+		"conditions that are null are filled, a comment stays": {
+			content: body + "status:\n  conditions: ~ # none yet\n  a: 1\n",
+			want:    body + "status:\n  conditions: # none yet\n" + indented(renderedText, "  ") + "  a: 1\n",
+		},
+		"a status that is null is filled": {
+			content: "status:\n# about the rest\n" + body,
+			want:    "status:\n  conditions:\n" + indented(renderedText, "  ") + "# about the rest\n" + body,
+		},
+		"the indentation of the file is followed": {
+			content: "metadata:\n    name: web\npipeline:\n    mutators:\n      - image: x\n",
+			want:    "metadata:\n    name: web\npipeline:\n    mutators:\n      - image: x\nstatus:\n    conditions:\n" + indented(renderedText, "      "),
+		},
+		"JSON on one line stays JSON": {
+			content: `{"apiVersion": "kpt.dev/v1", "kind": "Kptfile"}`,
+			want:    `{"apiVersion": "kpt.dev/v1", "kind": "Kptfile", "status": {"conditions": [` + renderedJSON + `]}}`,
+		},
+		"JSON on many lines gets a line more": {
+			content: "{\n  \"kind\": \"Kptfile\",\n  \"info\": {\"description\": \"a, }b\"}\n}\n",
+			want:    "{\n  \"kind\": \"Kptfile\",\n  \"info\": {\"description\": \"a, }b\"},\n  \"status\": {\"conditions\": [" + renderedJSON + "]}\n}\n",
+		},
+		"a condition in JSON is replaced": {
+			content: `{"status": {"conditions": [{"type": "Rendered", "status": "False"}, {"type": "Reviewed"}]}, "kind": "Kptfile"}`,
+			want:    `{"status": {"conditions": [` + renderedJSON + `, {"type": "Reviewed"}]}, "kind": "Kptfile"}`,
+		},
+		"an item below its dash is replaced with it": {
+			content: body + "status:\n  conditions:\n  -\n    type: Reviewed\n  -\n    type: Rendered\n    status: x\n",
+			want:    body + "status:\n  conditions:\n  -\n    type: Reviewed\n" + indented(renderedText, "  "),
+		},
+		"keys in quotes are keys": {
+			content: body + "\"status\":\n  'conditions': []\n",
+			want:    body + "\"status\":\n  'conditions':\n" + indented(renderedText, "  "),
+		},
+		"a byte order mark stays": {
+			content: "\ufeff" + body,
+			want:    "\ufeff" + body + "status:\n  conditions:\n" + indented(renderedText, "  "),
 		},
 		"an empty status is filled": {
 			content: body + "status: {}\n",
@@ -104,6 +163,15 @@ func TestSetConditionsKeepsAnyTextOfAMessage(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotUTF8InAMessageIsReplaced(t *testing.T) {
+	g := NewWithT(t)
+	set := []Condition{{Type: "Rendered", Status: "False", Message: "cut \xe2\x80"}}
+	got, err := SetConditions(body, set)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(Conditions(got)).To(Equal([]Condition{{Type: "Rendered", Status: "False", Message: "cut \ufffd"}}))
+	g.Expect(SetConditions(got, set)).To(Equal(got))
+}
+
 func TestDroppingTheOnlyConditionLeavesAnEmptyList(t *testing.T) {
 	g := NewWithT(t)
 	content, err := SetConditions(body, []Condition{rendered})
@@ -116,17 +184,23 @@ func TestDroppingTheOnlyConditionLeavesAnEmptyList(t *testing.T) {
 
 func TestKptfilesThatAreNotEditedAreRefused(t *testing.T) {
 	for name, content := range map[string]string{
-		"an empty file":        "",
-		"no YAML":              "a: [",
-		"no mapping":           "- a\n",
-		"JSON":                 `{"apiVersion": "kpt.dev/v1"}`,
-		"two documents":        body + "---\n" + body,
-		"two statuses":         body + "status: {}\nstatus: {}\n",
-		"anchors in status":    body + "status: &a\n  conditions: []\n",
-		"aliases in status":    "x: &a 1\nstatus:\n  y: *a\n",
-		"foreign line breaks":  "a: 1\rstatus: 2\n",
-		"a line separator":     "a: \"\u2028\"\n",
-		"a status in brackets": "? status\n: {}\n",
+		"an empty file":                 "",
+		"no YAML":                       "a: [",
+		"no mapping":                    "- a\n",
+		"broken JSON":                   `{"apiVersion": "kpt.dev/v1"`,
+		"a list in brackets":            `[{"apiVersion": "kpt.dev/v1"}]`,
+		"a status that is text":         body + "status: fine\n",
+		"conditions that are a mapping": body + "status:\n  conditions:\n    type: Rendered\n",
+		"conditions twice":              body + "status:\n  conditions: []\n  conditions: []\n",
+		"a type twice in one condition": body + "status:\n  conditions:\n  - type: A\n    type: B\n",
+		"bytes that are not UTF-8":      "a: \xff\n",
+		"two documents":                 body + "---\n" + body,
+		"two statuses":                  body + "status: {}\nstatus: {}\n",
+		"anchors in status":             body + "status: &a\n  conditions: []\n",
+		"aliases in status":             "x: &a 1\nstatus:\n  y: *a\n",
+		"foreign line breaks":           "a: 1\rstatus: 2\n",
+		"a line separator":              "a: \"\u2028\"\n",
+		"a status in brackets":          "? status\n: {}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := SetConditions(content, []Condition{rendered})
@@ -139,7 +213,7 @@ func TestWithoutStatusIsTheSameWhateverTheConditions(t *testing.T) {
 	g := NewWithT(t)
 	plainText, ok := WithoutStatus(body)
 	g.Expect(ok).To(BeTrue())
-	g.Expect(plainText).To(Equal(strings.TrimSuffix(body, "\n")))
+	g.Expect(plainText).To(Equal(body))
 	with, err := SetConditions(body, []Condition{rendered})
 	g.Expect(err).NotTo(HaveOccurred())
 	again, ok := WithoutStatus(with)
@@ -156,24 +230,29 @@ func TestAnnotations(t *testing.T) {
 	g.Expect(Annotations("a: [")).To(BeNil())
 }
 
-func FuzzSetConditions(f *testing.F) {
-	f.Add(body, "Rendered", "True", "RenderSuccess", "of sha256:abc")
-	f.Add(body+"status:\n  conditions:\n  - type: Rendered\n    status: x\n  # c\n  other: 1\n", "Rendered", "False", "x", "two\nlines")
-	f.Add("status: {conditions: [{type: A}]}\na: 1\n", "B", "", "", "")
-	f.Fuzz(func(t *testing.T, content, conditionType, status, reason, message string) {
-		set := []Condition{{conditionType, status, reason, message}}
-		got, err := SetConditions(content, set)
-		if err != nil {
-			return
-		}
-		before, _ := WithoutStatus(content)
-		after, ok := WithoutStatus(got)
-		if !ok || before != after {
-			t.Fatalf("the rest changed:\n%q\n%q", content, got)
-		}
-		again, err := SetConditions(got, set)
-		if err != nil || again != got {
-			t.Fatalf("not idempotent: %v\n%q\n%q", err, got, again)
-		}
-	})
+func TestReadinessGates(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(ReadinessGates("info:\n  readinessGates:\n  - conditionType: Reviewed\n  - other: x\n  - conditionType: Tested\n")).To(Equal([]string{"Reviewed", "Tested"}))
+	g.Expect(ReadinessGates(body)).To(BeEmpty())
+	_, err := ReadinessGates("a: [")
+	g.Expect(err).To(MatchError(ErrNotEditable))
+}
+
+func TestConditionsThatContradictEachOtherAreRefused(t *testing.T) {
+	g := NewWithT(t)
+	_, err := SetConditions(body, []Condition{rendered, rendered})
+	g.Expect(err).To(MatchError(ContainSubstring("given twice")))
+	_, err = SetConditions(body, []Condition{rendered}, "Rendered")
+	g.Expect(err).To(MatchError(ContainSubstring("given twice")))
+}
+
+func TestAliasesAreNotExpanded(t *testing.T) {
+	g := NewWithT(t)
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c <= 'z'; c++ {
+		bomb += fmt.Sprintf("%[1]c: &%[1]c [*%[2]c, *%[2]c, *%[2]c, *%[2]c, *%[2]c, *%[2]c, *%[2]c, *%[2]c, *%[2]c]\n", c, c-1)
+	}
+	got, err := SetConditions(bomb, []Condition{rendered})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(bomb + "status:\n  conditions:\n" + indented(renderedText, "  ")))
 }

@@ -19,8 +19,13 @@ import (
 	"github.com/kiln-dev/kiln/renderer-image/bundle"
 )
 
-// publishPatience is how long the API server may be out of reach before the pod gives up and leaves it to another one.
-const publishPatience = 30 * time.Second
+const (
+	// publishPatience is how long the API server may be out of reach before the pod gives up and leaves it to another one.
+	publishPatience = 30 * time.Second
+	// The pauses between tries grow from the first to the last.
+	firstPause = 50 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
 
 // ToCluster publishes a result in the cluster that the pod runs in, as the pod's ServiceAccount.
 func ToCluster(ctx context.Context, publisher bundle.Publisher, result *bundle.Result) error {
@@ -28,24 +33,25 @@ func ToCluster(ctx context.Context, publisher bundle.Publisher, result *bundle.R
 	if err != nil {
 		return err
 	}
-	client, err := clusterClient()
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return fmt.Errorf("find the cluster: %w", err)
+	}
+	client, err := clientOf(config)
 	if err != nil {
 		return err
 	}
 	for _, configMap := range configMaps {
-		if err := create(ctx, client, configMap); err != nil {
+		if err := create(ctx, client, configMap, publishPatience); err != nil {
 			return fmt.Errorf("create ConfigMap %s: %w", configMap.Name, err)
 		}
 	}
 	return nil
 }
 
-// clusterClient knows ConfigMaps only: a whole clientset costs the process more time at its start than the pipeline takes.
-func clusterClient() (*rest.RESTClient, error) {
-	config, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w", err)
-	}
+// clientOf makes a client that knows the core types only: a whole clientset costs the process more time at its start than the
+// pipeline takes.
+func clientOf(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("register the core types: %w", err)
@@ -55,6 +61,7 @@ func clusterClient() (*rest.RESTClient, error) {
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf // A third smaller than JSON for binary data.
 	config.UserAgent = "kiln-renderer"
+	config.QPS = -1 // A large result is two dozen writes, and then never another one.
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -62,28 +69,27 @@ func clusterClient() (*rest.RESTClient, error) {
 	return client, nil
 }
 
-// create retries what may pass. The name has the pod's UID in it: an object that exists already is this pod's, made by a try
-// whose answer got lost.
-func create(ctx context.Context, client *rest.RESTClient, configMap *corev1.ConfigMap) error {
-	ctx, cancel := context.WithTimeout(ctx, publishPatience)
+// create retries what may pass, as long as patience lasts. The name has the pod's UID in it: an object that exists already is
+// this pod's if the answer to an earlier try got lost, and otherwise a stranger's, who is not to be trusted with it.
+func create(ctx context.Context, client *rest.RESTClient, configMap *corev1.ConfigMap, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var last error
-	backoff := wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 12, Cap: 5 * time.Second}
-	err := wait.ExponentialBackoffWithContext(ctx, backoff, func(ctx context.Context) (bool, error) {
-		last = client.Post().Namespace(configMap.Namespace).Resource("configmaps").Body(configMap).Do(ctx).Error()
+	mayExist := false
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		err := client.Post().Namespace(configMap.Namespace).Resource("configmaps").Body(configMap).Do(ctx).Error()
 		switch {
-		case last == nil, apierrors.IsAlreadyExists(last):
-			last = nil
-			return true, nil
-		case passes(last):
-			return false, nil
+		case err == nil, apierrors.IsAlreadyExists(err) && mayExist:
+			return nil
+		case !passes(err):
+			return err
 		}
-		return false, last
-	})
-	if last != nil {
-		return last
+		mayExist = mayExist || !apierrors.IsForbidden(err) && !apierrors.IsTooManyRequests(err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait.Jitter(pause, 0.2)):
+		}
 	}
-	return err
 }
 
 // passes says whether an error may go away by itself. That the API server forbids it can be a binding that it has not seen

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -57,39 +56,45 @@ func ConfigFromEnv(version string) (Config, error) {
 // Publish makes a result known to the controller.
 type Publish func(ctx context.Context, publisher bundle.Publisher, result *bundle.Result) error
 
-// Run renders once and returns the exit code; log receives what `kubectl logs` shows.
+// Run renders once and returns the exit code; log receives what `kubectl logs` shows. The last line of it is the pod's
+// termination message, too.
 func Run(ctx context.Context, config Config, publish Publish, log io.Writer) int {
 	say := func(format string, args ...any) { fmt.Fprintf(log, format+"\n", args...) }
+	code, message := run(ctx, config, publish, say)
+	say("%s", message)
+	leaveTerminationMessage(message)
+	return code
+}
 
+func run(ctx context.Context, config Config, publish Publish, say func(string, ...any)) (code int, message string) {
 	input, err := readSnapshot(config)
 	if err != nil {
-		say("%v", err)
-		return bundle.ExitUnable
+		return bundle.ExitUnable, fmt.Sprintf("Cannot render: %v", err)
 	}
 	say("Rendering package %s, revision %s: %d files, contents %.12s", config.Package, config.Revision, len(input), config.InputDigest)
 
 	result, err := render(ctx, config, input, say)
-	if err == nil {
-		err = publish(ctx, config.Publisher, result)
-	}
-	if errors.Is(err, bundle.ErrTooLarge) {
-		result = tooLarge(result, input, err)
-		err = publish(ctx, config.Publisher, result)
-	}
-	if ctx.Err() != nil {
-		say("Cancelled; nothing is published")
-		return bundle.ExitCancelled
-	}
 	if err != nil {
-		say("The result could not be published: %v", err)
-		return bundle.ExitUnable
+		return bundle.ExitCancelled, "Cancelled; nothing is published"
 	}
+	sayChanges(result, say)
+	err = publish(ctx, config.Publisher, result)
+	if errors.Is(err, bundle.ErrTooLarge) {
+		result = failed(result, input, "ResultTooLarge", err.Error()+". Split the package.")
+		err = publish(ctx, config.Publisher, result)
+	}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return bundle.ExitCancelled, "Cancelled before the result was published"
+	case err != nil:
+		return bundle.ExitUnable, fmt.Sprintf("The result could not be published: %v", err)
+	}
+	say("Published as ConfigMap %s", config.Publisher.IndexName())
 	if !result.Succeeded {
-		say("Failed: %s: %s", result.FailureReason, result.FailureMessage)
-		return bundle.ExitRenderFailed
+		return bundle.ExitRenderFailed, fmt.Sprintf("Failed: %s: %s", result.FailureReason, result.FailureMessage)
 	}
-	say("Rendered in %d ms: %d files changed, %d deleted, contents %.12s", result.FinishTime.Sub(result.StartTime).Milliseconds(), len(result.Changed), len(result.Deleted), result.OutputDigest)
-	return bundle.ExitRendered
+	return bundle.ExitRendered, fmt.Sprintf("Rendered in %d ms: %d files changed, %d deleted, contents %.12s",
+		result.FinishTime.Sub(result.StartTime).Milliseconds(), len(result.Changed), len(result.Deleted), result.OutputDigest)
 }
 
 func readSnapshot(config Config) (map[string]string, error) {
@@ -103,6 +108,10 @@ func readSnapshot(config Config) (map[string]string, error) {
 // render runs the pipeline. It fails only when ctx is done.
 func render(ctx context.Context, config Config, input map[string]string, say func(string, ...any)) (*bundle.Result, error) {
 	result := &bundle.Result{RendererVersion: config.Version, StartTime: time.Now()}
+	if err := bundle.CheckTree(input); err != nil {
+		result.FinishTime = time.Now()
+		return failed(result, input, string(pipeline.InvalidPackage), err.Error()), nil
+	}
 	outcome, err := pipeline.Render(ctx, input, pipeline.Options{
 		Functions: function.Builtins(),
 		OnStep:    func(step pipeline.Step) { sayStep(step, say) },
@@ -111,91 +120,32 @@ func render(ctx context.Context, config Config, input map[string]string, say fun
 		return nil, fmt.Errorf("render: %w", err)
 	}
 	result.FinishTime = time.Now()
+	for _, step := range outcome.Steps {
+		result.Steps = append(result.Steps, stepOf(step))
+	}
+	if err := bundle.CheckTree(outcome.Files); err != nil {
+		failure := failed(result, input, string(pipeline.InvalidOutput), err.Error())
+		failure.Steps = result.Steps
+		return failure, nil
+	}
 	result.Diff(input, outcome.Files)
 	result.Succeeded = outcome.Failure == nil
 	if outcome.Failure != nil {
 		result.FailureReason, result.FailureMessage = string(outcome.Failure.Class), outcome.Failure.Message
 	}
-	for _, step := range outcome.Steps {
-		result.Steps = append(result.Steps, stepOf(step))
-	}
 	return result, nil
 }
 
-// tooLarge is the failure that is published in place of a result that is too large to publish.
-func tooLarge(result *bundle.Result, input map[string]string, cause error) *bundle.Result {
+// failed is the failure that takes the place of a result that must not or cannot be published. It has no steps: they may be
+// what is too large.
+func failed(result *bundle.Result, input map[string]string, reason, message string) *bundle.Result {
 	failure := &bundle.Result{
-		FailureReason:   "ResultTooLarge",
-		FailureMessage:  cause.Error() + ". Split the package.",
+		FailureReason:   reason,
+		FailureMessage:  message,
 		RendererVersion: result.RendererVersion,
 		StartTime:       result.StartTime,
 		FinishTime:      result.FinishTime,
 	}
 	failure.Diff(input, input)
 	return failure
-}
-
-func stepOf(step pipeline.Step) bundle.Step {
-	s := bundle.Step{
-		Package:              step.Package,
-		Phase:                string(step.Phase),
-		Name:                 step.Name,
-		Image:                nameOf(step),
-		ExitCode:             step.ExitCode,
-		DurationMilliseconds: step.Duration.Milliseconds(),
-		Stderr:               step.Stderr,
-	}
-	for _, r := range step.Results {
-		s.Results = append(s.Results, stepResultOf(r))
-	}
-	return s
-}
-
-func nameOf(step pipeline.Step) string {
-	if step.Image != "" {
-		return step.Image
-	}
-	return step.Exec
-}
-
-// sayStep writes a step into the log: a line, and what the function said below it.
-func sayStep(step pipeline.Step, say func(string, ...any)) {
-	verdict := "ok"
-	if step.ExitCode != 0 {
-		verdict = fmt.Sprintf("FAILED with exit code %d", step.ExitCode)
-	}
-	say("[%s] %s %s: %s (%d resources, %d ms)", step.Package, step.Phase, nameOf(step), verdict, step.Items, step.Duration.Milliseconds())
-	for _, r := range step.Results {
-		say("    %s", describe(stepResultOf(r)))
-	}
-	if step.Stderr != "" {
-		say("    stderr: %s", step.Stderr)
-	}
-}
-
-func describe(r bundle.StepResult) string {
-	text := r.Message
-	for _, part := range []struct{ label, value string }{{"file", r.File}, {"resource", r.Resource}, {"field", r.Field}} {
-		if part.value != "" {
-			text += fmt.Sprintf(", %s %s", part.label, part.value)
-		}
-	}
-	if r.Severity == "" {
-		return text
-	}
-	return r.Severity + ": " + text
-}
-
-func stepResultOf(r function.Result) bundle.StepResult {
-	result := bundle.StepResult{Severity: string(r.Severity), Message: r.Message}
-	if ref := r.ResourceRef; ref != nil {
-		result.Resource = strings.Join([]string{ref.APIVersion, ref.Kind, ref.Namespace, ref.Name}, "/")
-	}
-	if r.Field != nil {
-		result.Field = r.Field.Path
-	}
-	if r.File != nil {
-		result.File = r.File.Path
-	}
-	return result
 }
