@@ -80,7 +80,7 @@ func TestTheExitCodeDecidesThePodsPhase(t *testing.T) {
 	}{
 		"success":           {"exit 0", corev1.PodSucceeded, 0, "Completed"},
 		"failure":           {"exit 42", corev1.PodFailed, 42, "Error"},
-		"death of a signal": {"sh -c 'kill -9 $$'", corev1.PodFailed, 137, "Error"},
+		"death of a signal": {"sh -c 'kill -9 $$$$'", corev1.PodFailed, 137, "Error"},
 		"another's success": {"exit 0; # the other one fails", corev1.PodFailed, 0, "Completed"},
 	}
 	for name, c := range cases {

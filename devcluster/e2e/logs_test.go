@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
-	utilexec "k8s.io/utils/exec"
+	utilexec "k8s.io/client-go/util/exec"
 	"k8s.io/utils/ptr"
 )
 
@@ -85,8 +86,5 @@ func TestExecRunsInTheContainer(t *testing.T) {
 		`cat; cat /mine; echo $COLOUR; cat /proc/1/comm; grep CapBnd /proc/self/status; echo problem >&2; exit 9`)
 	g.Expect(stdout).To(Equal("from outsidex\ngreen\nsh\nCapBnd:\t0000000000000000\n"))
 	g.Expect(stderr).To(Equal("problem\n"))
-	var exit utilexec.ExitError
-	g.Expect(err).To(BeAssignableToTypeOf(utilexec.CodeExitError{}))
-	exit = err.(utilexec.ExitError)
-	g.Expect(exit.ExitStatus()).To(Equal(9))
+	g.Expect(err).To(Equal(utilexec.CodeExitError{Err: errors.New("command terminated with exit code 9"), Code: 9}))
 }
