@@ -28,27 +28,27 @@ func (p *Process) Exec(spec Spec, command []string, stdin io.Reader, stdout, std
 	if err != nil {
 		return 0, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer specWrite.Close()
+	defer func() { _ = specWrite.Close() }()
 	errorRead, errorWrite, err := os.Pipe()
 	if err != nil {
-		specRead.Close()
+		_ = specRead.Close()
 		return 0, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer errorRead.Close()
+	defer func() { _ = errorRead.Close() }()
 	cmd := exec.Command("/proc/self/exe", ExecArg, fmt.Sprint(p.PID()))
 	cmd.ExtraFiles = []*os.File{specRead, errorWrite}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = stdin, stdout, stderr, []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true, Setctty: terminal}
 	err = cmd.Start()
-	specRead.Close()
-	errorWrite.Close()
+	_ = specRead.Close()
+	_ = errorWrite.Close()
 	if err != nil {
 		return 0, fmt.Errorf("start the process that enters the container: %w", err)
 	}
 	if err := json.NewEncoder(specWrite).Encode(execRequest{spec, command}); err != nil {
 		_ = cmd.Process.Kill()
 	}
-	specWrite.Close()
+	_ = specWrite.Close()
 	var failure Failure
 	failed := json.NewDecoder(errorRead).Decode(&failure) == nil
 	_ = cmd.Wait()
