@@ -160,10 +160,18 @@ func TestDeletionAsksPolitelyAndReportsTheEnd(t *testing.T) {
 	pod.Finalizers = []string{"kiln.dev/e2e"} // keeps the ended pod for a look at it
 	create(t, g, namespace, pod)
 	g.Eventually(func() string { return tryLogs(t, namespace) }).Should(ContainSubstring("up"))
+	deleteKept(t, g, namespace, func() {
+		status := awaitPhase(t, g, namespace, corev1.PodFailed).Status
+		g.Expect(status.ContainerStatuses[0].State.Terminated.ExitCode).To(BeEquivalentTo(7))
+		g.Eventually(eventMessages(t, namespace)).Should(ContainElement("Killing: Stopping container main"))
+	})
+}
+
+// deleteKept deletes a pod that a finalizer keeps, lets look see what becomes of it, and lets it go.
+func deleteKept(t *testing.T, g *WithT, namespace string, look func()) {
+	t.Helper()
 	g.Expect(client.CoreV1().Pods(namespace).Delete(t.Context(), "pod", metav1.DeleteOptions{})).To(Succeed())
-	status := awaitPhase(t, g, namespace, corev1.PodFailed).Status
-	g.Expect(status.ContainerStatuses[0].State.Terminated.ExitCode).To(BeEquivalentTo(7))
-	g.Eventually(eventMessages(t, namespace)).Should(ContainElement("Killing: Stopping container main"))
+	look()
 	_, err := client.CoreV1().Pods(namespace).Patch(t.Context(), "pod", "application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	awaitGone(t, g, namespace)
