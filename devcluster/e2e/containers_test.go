@@ -136,10 +136,10 @@ func TestAPodCannotReachTheHost(t *testing.T) {
 	cases := map[string]string{
 		"its processes are all it sees":           `test "$(cat /proc/1/comm)" = sh; test "$(ls /proc | grep -c '^[0-9]')" -lt 6`,
 		"it has a host name of its own":           `test "$(cat /proc/sys/kernel/hostname)" = pod`,
-		"the host's programs are read-only":       `! touch /usr/kiln-e2e; ! touch /bin/kiln-e2e; ! touch /etc/kiln-e2e`,
-		"nothing can be mounted or made writable": `! mount -o remount,rw /usr; ! mount -t tmpfs none /mnt; ! umount /usr`,
-		"no device can be made":                   `! mknod /tmp/disk b 254 0`,
-		"kernel settings are read-only":           `! echo 1 > /proc/sys/vm/drop_caches; ! echo h > /proc/sysrq-trigger; test ! -s /proc/kcore`,
+		"the host's programs are read-only":       `fails 'touch /usr/kiln-e2e'; fails 'touch /bin/kiln-e2e'; fails 'touch /etc/kiln-e2e'`,
+		"nothing can be mounted or made writable": `fails 'mount -o remount,rw /usr'; fails 'mount -t tmpfs none /tmp'; fails 'umount /usr'`,
+		"no device can be made":                   `fails 'mknod /tmp/disk b 254 0'`,
+		"kernel settings are read-only":           `fails 'echo 1 > /proc/sys/vm/drop_caches'; fails 'echo h > /proc/sysrq-trigger'; test ! -s /proc/kcore`,
 		"the cluster's folder is not there":       `test ! -e '` + "STATE" + `'; test ! -e /.host`,
 		"its own folders are empty":               `test -z "$(ls -A /tmp)"; test -z "$(ls -A /home)"; echo x > /tmp/file; echo x > /new`,
 		"devices of the usual kind work":          `head -c 1 /dev/urandom > /dev/null; echo x > /dev/shm/x; echo ok > /dev/stdout`,
@@ -159,11 +159,11 @@ func TestSecurityContextsAreHonoured(t *testing.T) {
 	}{
 		"a read-only root is, but for /dev/shm and the termination log": {
 			security: corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)},
-			script:   `! touch /file; ! touch /tmp/file; ! mkdir /kiln; echo x > /dev/termination-log`,
+			script:   `fails 'touch /file'; fails 'touch /tmp/file'; fails 'mkdir /kiln'; echo x > /dev/termination-log`,
 		},
 		"no capability is left when all are dropped": {
 			security: corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}},
-			script:   `grep -q '^CapBnd:.0000000000000000$' /proc/self/status; ! chown 1 /tmp`,
+			script:   `grep -q '^CapBnd:.0000000000000000$' /proc/self/status; fails 'chown 1 /tmp'`,
 		},
 		"one is left when it is added to none": {
 			security: corev1.SecurityContext{Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"CHOWN"}}},

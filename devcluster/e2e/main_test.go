@@ -119,9 +119,12 @@ func shellPod(script string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
+// fails is a function of test scripts: what it is given must not succeed. (sh -e does not mind if "! command" is false.)
+const fails = `fails() { if sh -c "$1"; then echo "this should have failed: $1" >&2; exit 1; fi; }; `
+
 func shell(name, script string) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: "shell", Command: []string{"sh", "-ec", script},
+		Name: name, Image: "shell", Command: []string{"sh", "-ec", fails + script},
 		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 	}
 }

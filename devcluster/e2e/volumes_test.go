@@ -75,7 +75,7 @@ func TestVolumesShowWhatTheyAreMadeFrom(t *testing.T) {
 		},
 		"a Secret is read-only": {
 			source: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "secret"}},
-			script: `test "$(cat /v/key)" = hidden; ! touch /v/new; ! rm /v/key`,
+			script: `test "$(cat /v/key)" = hidden; fails 'touch /v/new'; fails 'rm /v/key'`,
 		},
 		"the downward API shows labels and resources": {
 			source: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{Items: []corev1.DownwardAPIVolumeFile{
@@ -107,12 +107,12 @@ func TestVolumesShowWhatTheyAreMadeFrom(t *testing.T) {
 		"an emptyDir that is mounted read-only is": {
 			source: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
 			mount:  corev1.VolumeMount{MountPath: "/v", ReadOnly: true},
-			script: `! touch /v/file`,
+			script: `fails 'touch /v/file'`,
 		},
 		"an emptyDir in memory is bounded by its size": {
 			source: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{
 				Medium: corev1.StorageMediumMemory, SizeLimit: ptr.To(resource.MustParse("1Mi"))}},
-			script: `head -c 500000 /dev/zero > /v/fits; ! head -c 2000000 /dev/zero > /v/too-big`,
+			script: `head -c 500000 /dev/zero > /v/fits; fails 'head -c 2000000 /dev/zero > /v/too-big'`,
 		},
 	}
 	for name, c := range cases {
