@@ -22,6 +22,7 @@ type running struct {
 	process *container.Process
 	spec    *container.Spec
 	ended   chan struct{}
+	failed  chan string // gets the reason when a probe or a hook wants the container's end
 	log     string
 }
 
@@ -214,13 +215,14 @@ func (w *podWorker) runOnce(sidecar context.Context, pod *corev1.Pod, c *corev1.
 		return w.startFailed(pod, c, id, err)
 	}
 	startedAt := time.Now()
-	r := &running{process: process, spec: spec, ended: make(chan struct{}), log: w.logPath(c.Name, attempt)}
+	r := &running{process: process, spec: spec, ended: make(chan struct{}), failed: make(chan string, 1), log: w.logPath(c.Name, attempt)}
 	w.setRunning(c, r, startedAt)
 	w.containerEvent(pod, c, corev1.EventTypeNormal, "Started", "Container started")
 	if started != nil {
 		close(started)
 	}
 	go w.endOnRequest(sidecar, pod, c, r)
+	go w.attend(pod, c, r)
 
 	logs.copy(process)
 	exitCode := process.Wait()
@@ -246,22 +248,34 @@ func (w *podWorker) startFailed(pod *corev1.Pod, c *corev1.Container, id string,
 	return startExitCode
 }
 
-// endOnRequest ends a container when the pod has to stop: politely first, by force when the time is over.
+// endOnRequest ends a container when the pod has to stop, or a probe or hook says so: politely first, by force when the time
+// is over.
 func (w *podWorker) endOnRequest(sidecar context.Context, pod *corev1.Pod, c *corev1.Container, r *running) {
+	why := "Stopping container " + c.Name
+	own := time.Time{} // a deadline of this container alone
 	select {
 	case <-r.ended:
 		return
+	case why = <-r.failed:
+		own = time.Now().Add(gracePeriod(pod))
 	case <-sidecar.Done():
-		// The pod's other containers are done; the pod itself may have to stop meanwhile.
-		w.stopSidecar(pod, c, r)
+		own = time.Now().Add(gracePeriod(pod))
 	case <-w.stopping:
 	}
-	w.containerEvent(pod, c, corev1.EventTypeNormal, "Killing", "Stopping container "+c.Name)
-	r.process.Signal(sigterm)
+	w.containerEvent(pod, c, corev1.EventTypeNormal, "Killing", why)
+	polite, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		w.preStop(polite, pod, c, r)
+		r.process.Signal(sigterm)
+	}()
 	for {
 		w.mu.Lock()
 		deadline, moved := w.deadline, w.deadlineMoved
 		w.mu.Unlock()
+		if !own.IsZero() && (deadline.IsZero() || own.Before(deadline)) {
+			deadline = own
+		}
 		select {
 		case <-r.ended:
 			return
@@ -270,15 +284,6 @@ func (w *podWorker) endOnRequest(sidecar context.Context, pod *corev1.Pod, c *co
 			r.process.Kill()
 			return
 		}
-	}
-}
-
-// stopSidecar gives sidecars the pod's grace period from now on.
-func (w *podWorker) stopSidecar(pod *corev1.Pod, _ *corev1.Container, _ *running) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.isStopping && w.deadline.IsZero() {
-		w.deadline = time.Now().Add(gracePeriod(pod))
 	}
 }
 
@@ -333,7 +338,8 @@ func (w *podWorker) beginAttempt(c *corev1.Container, id string, image *Image) (
 func (w *podWorker) setRunning(c *corev1.Container, r *running, at time.Time) {
 	w.update(c, func(s *corev1.ContainerStatus) {
 		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at)}}
-		s.Ready, s.Started = true, ptr.To(true)
+		s.Started = ptr.To(c.StartupProbe == nil)
+		s.Ready = c.StartupProbe == nil && c.ReadinessProbe == nil
 		w.processes[c.Name] = r
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // runInContainer serves kubectl exec.
-func (n *Node) runInContainer(_ context.Context, namespace, podName, containerName string, command []string, streams api.AttachIO) error {
+func (n *Node) runInContainer(ctx context.Context, namespace, podName, containerName string, command []string, streams api.AttachIO) error {
 	w := n.find(namespace, podName)
 	if w == nil {
 		return errdefs.NotFoundf("pod %q not found on this node", namespace+"/"+podName)
@@ -27,9 +27,9 @@ func (n *Node) runInContainer(_ context.Context, namespace, podName, containerNa
 	var exitCode int
 	var err error
 	if streams.TTY() {
-		exitCode, err = r.execWithTerminal(command, streams)
+		exitCode, err = r.execWithTerminal(ctx, command, streams)
 	} else {
-		exitCode, err = r.process.Exec(*r.spec, command, streams.Stdin(), streams.Stdout(), streams.Stderr(), false)
+		exitCode, err = r.process.Exec(ctx, *r.spec, command, streams.Stdin(), streams.Stdout(), streams.Stderr(), false)
 	}
 	if err != nil {
 		return fmt.Errorf("run %q in container %q: %w", command, containerName, err)
@@ -41,7 +41,7 @@ func (n *Node) runInContainer(_ context.Context, namespace, podName, containerNa
 }
 
 // execWithTerminal gives the command a terminal, and connects that with the streams.
-func (r *running) execWithTerminal(command []string, streams api.AttachIO) (exitCode int, err error) {
+func (r *running) execWithTerminal(ctx context.Context, command []string, streams api.AttachIO) (exitCode int, err error) {
 	master, slave, err := openTerminal()
 	if err != nil {
 		return 0, err
@@ -55,7 +55,7 @@ func (r *running) execWithTerminal(command []string, streams api.AttachIO) (exit
 	go func() { _, _ = io.Copy(master, streams.Stdin()) }()
 	copied := make(chan struct{})
 	go func() { defer close(copied); _, _ = io.Copy(streams.Stdout(), master) }()
-	exitCode, err = r.process.Exec(*r.spec, command, slave, slave, slave, true)
+	exitCode, err = r.process.Exec(ctx, *r.spec, command, slave, slave, slave, true)
 	_ = slave.Close()
 	<-copied // reading the master fails once no slave is open
 	return exitCode, err

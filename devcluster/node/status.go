@@ -30,20 +30,25 @@ func (w *podWorker) changed() {
 	}
 }
 
-// publish writes the pod's status whenever it has changed, until ctx is done. Changes that come while a write is under way
-// are written together.
-func (w *podWorker) publish(ctx context.Context) {
+// publish writes the pod's status whenever it has changed, until stop is closed. Changes that come while a write is under way
+// are written together. A write that was begun is finished: whether an aborted one has happened could not be known.
+func (w *podWorker) publish(ctx context.Context, stop <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-stop:
+			return
 		case <-w.dirty:
 		}
-		for !w.writeStatus(ctx) && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(statusRetry):
-			}
+		if w.writeStatus(ctx) {
+			continue
+		}
+		w.changed()
+		select {
+		case <-ctx.Done():
+		case <-stop:
+		case <-time.After(statusRetry):
 		}
 	}
 }

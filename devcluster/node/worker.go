@@ -144,9 +144,8 @@ func (w *podWorker) vanish() {
 
 // run is the pod's life.
 func (w *podWorker) run(ctx context.Context) {
-	published := make(chan struct{})
-	publishing, stopPublishing := context.WithCancel(ctx)
-	go func() { defer close(published); w.publish(publishing) }()
+	stopPublishing, published := make(chan struct{}), make(chan struct{})
+	go func() { defer close(published); w.publish(ctx, stopPublishing) }()
 
 	if !isTerminal(w.pod()) {
 		alive, cancel := context.WithCancel(ctx)
@@ -163,7 +162,7 @@ func (w *podWorker) run(ctx context.Context) {
 		w.finished = true
 		w.mu.Unlock()
 	}
-	stopPublishing()
+	close(stopPublishing)
 	<-published
 	for w.finished && !w.writeStatus(ctx) && ctx.Err() == nil {
 		time.Sleep(statusRetry)

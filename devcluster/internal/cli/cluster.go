@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kiln-dev/kiln/devcluster/cluster"
 	"github.com/kiln-dev/kiln/devcluster/internal/pki"
 	"github.com/kiln-dev/kiln/devcluster/internal/supervise"
 )
@@ -211,7 +212,7 @@ func statusCommand() *cobra.Command {
 	return cmd
 }
 
-func printStatus(s supervise.Status) {
+func printStatus(s cluster.Status) {
 	if s.Supervisor == 0 {
 		fmt.Printf("No cluster is running in %s.\n", s.State)
 		return

@@ -21,21 +21,35 @@ func runKubectl(args []string) int {
 	} else if len(rest) > 0 && strings.HasPrefix(rest[0], "--state=") {
 		state, rest = strings.TrimPrefix(rest[0], "--state="), rest[1:]
 	}
-	if state == "" && os.Getenv("KUBECONFIG") == "" {
-		state = defaultState()
-	}
-	if state != "" {
-		dir, err := absolute(state)
-		if err == nil {
-			err = os.Setenv("KUBECONFIG", supervise.Layout{Dir: dir}.Kubeconfig())
-		}
-		if err != nil {
+	if state != "" || os.Getenv("KUBECONFIG") == "" {
+		if err := useCluster(state); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, "devcluster:", err)
 			return 1
 		}
 	}
 	os.Args = append([]string{"kubectl"}, rest...)
 	return cli.Run(kubectl.NewDefaultKubectlCommand())
+}
+
+// useCluster lets kubectl use the cluster in a state folder, which must be running unless the folder is only the default.
+func useCluster(state string) error {
+	chosen := state != ""
+	if !chosen {
+		state = defaultState()
+	}
+	dir, err := absolute(state)
+	if err != nil {
+		return err
+	}
+	kubeconfig := supervise.Layout{Dir: dir}.Kubeconfig()
+	if _, err := os.Stat(kubeconfig); err != nil {
+		if chosen {
+			return fmt.Errorf("no cluster is running in %s", dir)
+		}
+		_, _ = fmt.Fprintf(os.Stderr, "devcluster: no cluster is running in %s; choose one with devcluster kubectl --state DIR\n", dir)
+		return nil
+	}
+	return os.Setenv("KUBECONFIG", kubeconfig)
 }
 
 // kubectlHelp only makes kubectl show up in the help: Main runs it before this is reached.

@@ -1,11 +1,13 @@
 package container
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
 
@@ -22,33 +24,34 @@ type execRequest struct {
 }
 
 // Exec runs command in the container of p as spec's user, and returns its exit code. A command that cannot be started is
-// an error. With a terminal, stdin, stdout and stderr are that terminal's file.
-func (p *Process) Exec(spec Spec, command []string, stdin io.Reader, stdout, stderr io.Writer, terminal bool) (exitCode int, err error) {
+// an error. When ctx is done first, the command is killed. With a terminal, stdin, stdout and stderr are that terminal's file.
+func (p *Process) Exec(ctx context.Context, spec Spec, command []string, stdin io.Reader, stdout, stderr io.Writer, terminal bool) (exitCode int, err error) {
 	specRead, specWrite, err := os.Pipe()
 	if err != nil {
 		return 0, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer specWrite.Close()
+	defer func() { _ = specWrite.Close() }()
 	errorRead, errorWrite, err := os.Pipe()
 	if err != nil {
-		specRead.Close()
+		_ = specRead.Close()
 		return 0, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer errorRead.Close()
-	cmd := exec.Command("/proc/self/exe", ExecArg, fmt.Sprint(p.PID()))
+	defer func() { _ = errorRead.Close() }()
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", ExecArg, fmt.Sprint(p.PID()))
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.ExtraFiles = []*os.File{specRead, errorWrite}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = stdin, stdout, stderr, []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setsid: true, Setctty: terminal}
 	err = cmd.Start()
-	specRead.Close()
-	errorWrite.Close()
+	_ = specRead.Close()
+	_ = errorWrite.Close()
 	if err != nil {
 		return 0, fmt.Errorf("start the process that enters the container: %w", err)
 	}
 	if err := json.NewEncoder(specWrite).Encode(execRequest{spec, command}); err != nil {
 		_ = cmd.Process.Kill()
 	}
-	specWrite.Close()
+	_ = specWrite.Close()
 	var failure Failure
 	failed := json.NewDecoder(errorRead).Decode(&failure) == nil
 	_ = cmd.Wait()
@@ -112,6 +115,12 @@ func enterAndRun(pid string, requestFile *os.File) (exitCode int, err error) {
 	if err := cmd.Start(); err != nil {
 		return startFailure, fmt.Errorf("exec %q: %w", spec.Args[0], err)
 	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	go func() {
+		<-stop
+		_ = cmd.Process.Kill()
+	}()
 	_ = cmd.Wait()
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {

@@ -161,7 +161,7 @@ func mountVolume(m Mount) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(tree)
+	defer func() { _ = unix.Close(tree) }()
 	if err := makeMountPoint(m.Target, isDir); err != nil {
 		return err
 	}

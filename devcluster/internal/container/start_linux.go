@@ -23,13 +23,13 @@ func Start(spec Spec) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer specWrite.Close()
+	defer func() { _ = specWrite.Close() }()
 	errorRead, errorWrite, err := os.Pipe()
 	if err != nil {
-		specRead.Close()
+		_ = specRead.Close()
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	defer errorRead.Close()
+	defer func() { _ = errorRead.Close() }()
 
 	cmd := exec.Command("/proc/self/exe", InitArg)
 	cmd.ExtraFiles = []*os.File{specRead, errorWrite}
@@ -46,8 +46,8 @@ func Start(spec Spec) (*Process, error) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	specRead.Close()
-	errorWrite.Close()
+	_ = specRead.Close()
+	_ = errorWrite.Close()
 	if err != nil {
 		return nil, fmt.Errorf("start the container's process: %w", err)
 	}
@@ -55,7 +55,7 @@ func Start(spec Spec) (*Process, error) {
 		p.Kill()
 		return nil, errors.Join(fmt.Errorf("hand over the container's specification: %w", err), cmd.Wait())
 	}
-	specWrite.Close()
+	_ = specWrite.Close()
 	var failure Failure
 	switch err := json.NewDecoder(errorRead).Decode(&failure); {
 	case errors.Is(err, io.EOF): // closed by the start of the program

@@ -11,26 +11,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/kiln-dev/kiln/devcluster/cluster"
 )
-
-// Status is what is known about a cluster.
-type Status struct {
-	State      string      `json:"state"`
-	Ready      bool        `json:"ready"`
-	Supervisor int         `json:"supervisor,omitempty"`
-	Kubeconfig string      `json:"kubeconfig,omitempty"`
-	Server     string      `json:"server,omitempty"`
-	Components []Component `json:"components,omitempty"`
-}
-
-// Component is one process of the cluster.
-type Component struct {
-	Name    string `json:"name"`
-	PID     int    `json:"pid,omitempty"`
-	Running bool   `json:"running"`
-	// Exit says how the process ended.
-	Exit string `json:"exit,omitempty"`
-}
 
 // serveControl answers status and restart on a socket in the state folder, which only its owner can reach.
 func (s *supervisor) serveControl() (stop func(), err error) {
@@ -72,9 +55,9 @@ func socketAddress(path string) (address string, done func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { _ = dir.Close() }, nil
 }
 
-func (s *supervisor) status() Status {
+func (s *supervisor) status() cluster.Status {
 	s.mu.Lock()
-	status := Status{State: s.plan.Dir, Ready: s.ready, Supervisor: os.Getpid(), Kubeconfig: s.plan.Kubeconfig(), Server: s.plan.server}
+	status := cluster.Status{State: s.plan.Dir, Ready: s.ready, Supervisor: os.Getpid(), Kubeconfig: s.plan.Kubeconfig(), Server: s.plan.server}
 	s.mu.Unlock()
 	for _, p := range s.processes {
 		c := p.state()
@@ -102,12 +85,12 @@ func (s *supervisor) restart(ctx context.Context, name string) error {
 }
 
 // Query asks the supervisor of the cluster in the state folder. A folder without a living cluster is no error.
-func Query(ctx context.Context, state string) (Status, error) {
+func Query(ctx context.Context, state string) (cluster.Status, error) {
 	layout := Layout{state}
 	if _, alive := locked(layout.lock()); !alive {
-		return Status{State: state}, nil
+		return cluster.Status{State: state}, nil
 	}
-	var status Status
+	var status cluster.Status
 	err := layout.call(ctx, http.MethodGet, "/status", &status)
 	return status, err
 }

@@ -2,6 +2,7 @@
 package supervise
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,8 +33,11 @@ type Options struct {
 	RestartBackoff time.Duration
 }
 
-// Check reports the first mistake in the options.
+// Check reports the first reason why no cluster can be run with these options, here and by this user.
 func (o *Options) Check() error {
+	if os.Geteuid() != 0 {
+		return errors.New("devcluster needs root, since it makes namespaces and mounts for containers: run it with sudo, or in a container with --privileged")
+	}
 	if o.Nodes < 1 {
 		return fmt.Errorf("a cluster needs at least one node, not %d", o.Nodes)
 	}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/kiln-dev/kiln/devcluster/cluster"
 )
 
 // process is one component.
@@ -83,10 +85,10 @@ func (p *process) kill() {
 }
 
 // state describes the component for people and programs.
-func (p *process) state() Component {
+func (p *process) state() cluster.Component {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := Component{Name: p.name, Running: p.cmd != nil && p.exit == "", Exit: p.exit}
+	c := cluster.Component{Name: p.name, Running: p.cmd != nil && p.exit == "", Exit: p.exit}
 	if p.cmd != nil {
 		c.PID = p.cmd.Process.Pid
 	}

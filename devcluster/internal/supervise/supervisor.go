@@ -44,9 +44,6 @@ func Up(ctx context.Context, options Options, progress io.Writer, ready func(Lay
 	if err := options.Check(); err != nil {
 		return err
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("devcluster needs root, since it makes namespaces and mounts for containers: run it with sudo, or in a container with --privileged")
-	}
 	layout := Layout{options.State}
 	if err := layout.Claim(); err != nil {
 		return err
@@ -224,21 +221,21 @@ func isReady(n *corev1.Node) bool {
 	return false
 }
 
-// tearDown ends the nodes first, and their containers with them, then all other components together.
+// tearDown ends the nodes first, and their containers with them, then all other components together. Only data that is kept
+// is worth a polite end.
 func (s *supervisor) tearDown() error {
-	var nodes, others sync.WaitGroup
-	for i, p := range s.processes {
-		if i >= len(s.processes)-s.plan.options.Nodes {
-			nodes.Go(func() { p.stop(stopGrace) })
-		}
+	first := len(s.processes) - s.plan.options.Nodes
+	end := (*process).kill
+	if s.plan.options.Keep {
+		end = func(p *process) { p.stop(stopGrace) }
 	}
-	nodes.Wait()
-	for i, p := range s.processes {
-		if i < len(s.processes)-s.plan.options.Nodes {
-			others.Go(func() { p.stop(stopGrace) })
+	for _, group := range [][]*process{s.processes[first:], s.processes[:first]} {
+		var ended sync.WaitGroup
+		for _, p := range group {
+			ended.Go(func() { end(p) })
 		}
+		ended.Wait()
 	}
-	others.Wait()
 	// What is left of use are the logs. Credentials of a cluster that is gone only mislead.
 	return s.plan.discard()
 }
