@@ -112,11 +112,12 @@ func (r *Reconciler) act(ctx context.Context, o observed, p plan) (ctrl.Result, 
 	case p.start > 0:
 		return r.start(ctx, o, p)
 	case p.supply != nil:
-		return ctrl.Result{}, r.supply(ctx, o, p)
+		return r.supply(ctx, o, p)
 	case p.harvest != nil:
 		return r.harvest(ctx, o, p)
 	case p.giveUp != nil:
-		return ctrl.Result{}, r.giveUp(ctx, o, p)
+		return ctrl.Result{}, r.giveUp(ctx, o, p, *p.giveUp, kiln.ReasonDeadlineExceeded,
+			fmt.Sprintf("Render %s took longer than its RenderClass allows (spec.activeDeadlineSeconds).", p.giveUp.Name))
 	}
 	return ctrl.Result{RequeueAfter: p.requeueAfter}, r.conclude(ctx, o.revision, o, p)
 }
@@ -127,7 +128,7 @@ func (r *Reconciler) start(ctx context.Context, o observed, p plan) (ctrl.Result
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if live.Revision.UID != o.revision.UID || bundle.Digest(live.Files) != o.contents.digest {
+	if live.Revision.UID != o.revision.UID || bundle.Digest(live.Files) != o.contents.digest || live.Revision.Spec.Lifecycle != kiln.LifecycleDraft {
 		return ctrl.Result{}, nil // A newer edit is on its way to the cache; it absorbs this one.
 	}
 	for _, render := range p.prune {
@@ -147,18 +148,12 @@ func (r *Reconciler) start(ctx context.Context, o observed, p plan) (ctrl.Result
 		Request:     requestOf(o.revision),
 		Attempt:     p.start,
 	})
-	switch {
-	case errors.Is(err, ErrQuota):
-		p.tell(inProgress(kiln.ReasonQuotaExceeded, err.Error()))
+	if reason := refusalReason(err); reason != "" {
+		p.tell(inProgress(reason, err.Error()))
 		return ctrl.Result{RequeueAfter: refusedRetry}, r.conclude(ctx, live.Revision, o, p)
-	case errors.Is(err, ErrNameTaken):
-		p.tell(inProgress(kiln.ReasonJobNameTaken, err.Error()))
-		return ctrl.Result{RequeueAfter: refusedRetry}, r.conclude(ctx, live.Revision, o, p)
-	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("start the render: %w", err)
 	}
-	if err := r.Executor.Supply(ctx, render, live.Files); err != nil {
-		return ctrl.Result{}, fmt.Errorf("hand render %s its snapshot: %w", render.Name, err)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("start the render: %w", err)
 	}
 	if !o.seen.IsZero() && p.start == 1 {
 		editToJobSeconds.Observe(r.Clock.Since(o.seen).Seconds())
@@ -166,7 +161,7 @@ func (r *Reconciler) start(ctx context.Context, o observed, p plan) (ctrl.Result
 	startedAs(&p.status, render)
 	p.tell(runningStory(render))
 	p.events = append(p.events, startedEvent(render))
-	return ctrl.Result{}, r.conclude(ctx, live.Revision, o, p)
+	return r.handOver(ctx, o, p, render, live)
 }
 
 // correctKptfile takes back what the root Kptfile claims of a render that is over, now that another one begins.
@@ -188,18 +183,45 @@ func (r *Reconciler) correctKptfile(ctx context.Context, live *Contents, digest 
 
 // supply hands a render the snapshot that a predecessor died before writing. If the contents are not the render's any more,
 // the next look at them cancels it.
-func (r *Reconciler) supply(ctx context.Context, o observed, p plan) error {
+func (r *Reconciler) supply(ctx context.Context, o observed, p plan) (ctrl.Result, error) {
 	live, err := r.Store.Read(ctx, o.key())
 	if err != nil {
-		return err
+		return ctrl.Result{}, err
 	}
 	if bundle.Digest(live.Files) != p.supply.InputDigest {
-		return nil
+		return ctrl.Result{}, nil
 	}
-	if err := r.Executor.Supply(ctx, *p.supply, live.Files); err != nil {
-		return fmt.Errorf("hand render %s its snapshot: %w", p.supply.Name, err)
+	return r.handOver(ctx, o, p, *p.supply, live)
+}
+
+// handOver gives a render its snapshot and writes down that it runs.
+func (r *Reconciler) handOver(ctx context.Context, o observed, p plan, render Render, live *Contents) (ctrl.Result, error) {
+	err := r.Executor.Supply(ctx, render, live.Files)
+	switch {
+	case errors.Is(err, bundle.ErrTooLarge):
+		if err := r.Executor.Cancel(ctx, render); err != nil {
+			return ctrl.Result{}, fmt.Errorf("cancel render %s: %w", render.Name, err)
+		}
+		return ctrl.Result{}, r.giveUp(ctx, o, p, render, kiln.ReasonResultTooLarge, "The snapshot of the contents does not fit the API server: "+err.Error()+". Split the package.")
+	case errors.Is(err, ErrNameTaken):
+		// The render cannot run with a stranger's object in place of its snapshot; it fails, and the next attempt has another name.
+		p.tell(inProgress(kiln.ReasonJobNameTaken, err.Error()))
+		return ctrl.Result{RequeueAfter: refusedRetry}, r.conclude(ctx, live.Revision, o, p)
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("hand render %s its snapshot: %w", render.Name, err)
 	}
-	return r.conclude(ctx, live.Revision, o, p)
+	return ctrl.Result{}, r.conclude(ctx, live.Revision, o, p)
+}
+
+// refusalReason is the reason to tell for a render that could not be started, if waiting may help.
+func refusalReason(err error) string {
+	switch {
+	case errors.Is(err, ErrQuota):
+		return kiln.ReasonQuotaExceeded
+	case errors.Is(err, ErrNameTaken):
+		return kiln.ReasonJobNameTaken
+	}
+	return ""
 }
 
 // conclude writes the status, once and only if it says something new, and then emits the events.

@@ -2,6 +2,7 @@ package jobcontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,6 +27,9 @@ const (
 	// indexJob finds the metadata of snapshots and results by the UID of their Job.
 	indexJob = "kiln.dev/job"
 )
+
+// maxNamesakes bounds how many names Start passes over.
+const maxNamesakes = 5
 
 // JobExecutor runs every render as a Job with one pod, which finds its snapshot in a ConfigMap and publishes its result in
 // others. All of them belong to the Job and go with it.
@@ -158,14 +162,16 @@ func (e *JobExecutor) Start(ctx context.Context, order Order) (Render, error) {
 	if err := ensureIdentity(ctx, e.Client, order.Revision.Namespace); err != nil {
 		return Render{}, refusal(err)
 	}
-	// A namesake that is being deleted is a cancelled render of the same generation: its name is not used again.
-	for ; ; order.Attempt++ {
+	// A namesake that is being deleted is a cancelled render of the same generation; its name is not used again, nor is one
+	// that a stranger has taken.
+	var err error
+	for last := order.Attempt + maxNamesakes; order.Attempt <= last; order.Attempt++ {
 		job := renderJob(order, e.Image)
 		existing := &batchv1.Job{}
 		// A create that the API server refuses because of the name can charge the quota all the same: look first.
-		err := e.Live.Get(ctx, client.ObjectKeyFromObject(job), existing)
+		err = e.Live.Get(ctx, client.ObjectKeyFromObject(job), existing)
 		if apierrors.IsNotFound(err) {
-			err = e.Client.Create(ctx, job)
+			err = e.create(ctx, job)
 			if err == nil {
 				render := renderOf(job)
 				render.Created = e.Clock.Now()
@@ -180,11 +186,61 @@ func (e *JobExecutor) Start(ctx context.Context, order Order) (Render, error) {
 		case err != nil:
 			return Render{}, fmt.Errorf("look for Job %s: %w", job.Name, err)
 		case !metav1.IsControlledBy(existing, order.Revision):
-			return Render{}, fmt.Errorf("%w: Job %s is not Kiln's; delete or rename it", ErrNameTaken, job.Name)
+			err = fmt.Errorf("%w: Job %s is not Kiln's; delete it", ErrNameTaken, job.Name)
 		case existing.DeletionTimestamp.IsZero():
 			return renderOf(existing), nil // A predecessor died right after creating it.
+		default:
+			err = fmt.Errorf("%w: Job %s is being deleted", ErrNameTaken, job.Name)
 		}
 	}
+	return Render{}, err
+}
+
+// create creates a Job. Ended ones count against count/jobs.batch, too: when that quota refuses, the oldest one in the
+// namespace that has been harvested goes, and its place is taken.
+func (e *JobExecutor) create(ctx context.Context, job *batchv1.Job) error {
+	err := e.Client.Create(ctx, job)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jobs.batch") {
+		return err
+	}
+	oldest, lookErr := e.oldestHarvested(ctx, job.Namespace)
+	if lookErr != nil || oldest == nil {
+		return errors.Join(err, lookErr)
+	}
+	if err := e.Cancel(ctx, *oldest); err != nil {
+		return fmt.Errorf("remove Job %s to make room: %w", oldest.Name, err)
+	}
+	return e.Client.Create(ctx, job)
+}
+
+// oldestHarvested is the render in a namespace that ended first of those whose revision waits for nothing from them; nil if
+// there is none.
+func (e *JobExecutor) oldestHarvested(ctx context.Context, namespace string) (*Render, error) {
+	jobs := &batchv1.JobList{}
+	if err := e.Client.List(ctx, jobs, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list Jobs: %w", err)
+	}
+	revisions := &kiln.PackageRevisionList{}
+	if err := e.Client.List(ctx, revisions, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list PackageRevisions: %w", err)
+	}
+	awaited := map[string]bool{}
+	for _, rev := range revisions.Items {
+		if at := rev.Status.Render; at != nil && !isOver(at.Phase) {
+			awaited[at.JobUID] = true
+		}
+	}
+	var oldest *Render
+	for i := range jobs.Items {
+		render := renderOf(&jobs.Items[i])
+		if render.State == RenderActive || awaited[string(render.UID)] || !jobs.Items[i].DeletionTimestamp.IsZero() {
+			continue
+		}
+		if oldest == nil || render.Ended.Before(oldest.Ended) {
+			oldest = &render
+		}
+	}
+	return oldest, nil
 }
 
 // refusal names the kinds of refusal that the rest of the controller knows.
@@ -213,7 +269,7 @@ func (e *JobExecutor) Supply(ctx context.Context, render Render, files map[strin
 		return fmt.Errorf("look for ConfigMap %s: %w", snapshot.Name, err)
 	}
 	if existing.Labels[kiln.LabelJobUID] != string(render.UID) {
-		return fmt.Errorf("%w: ConfigMap %s is not Kiln's; delete or rename it", ErrNameTaken, snapshot.Name)
+		return fmt.Errorf("%w: ConfigMap %s is not Kiln's; delete it", ErrNameTaken, snapshot.Name)
 	}
 	return nil
 }

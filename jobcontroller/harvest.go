@@ -24,6 +24,9 @@ func (r *Reconciler) harvest(ctx context.Context, o observed, p plan) (ctrl.Resu
 	began := r.Clock.Now()
 	h := p.harvest
 	result, err := r.Executor.Fetch(ctx, h.render, h.result)
+	if err == nil {
+		err = r.settle(ctx, o, p, h.render, outcomeOf(result, h.render), result)
+	}
 	if errors.Is(err, ErrNotAResult) {
 		ctrl.LoggerFrom(ctx).Info("A result is not valid and is left alone", "job", h.render.Name, "result", h.result.Name, "cause", err.Error())
 		r.rejected.add(h.result.UID)
@@ -31,56 +34,47 @@ func (r *Reconciler) harvest(ctx context.Context, o observed, p plan) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: immediately}, nil
 	}
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("fetch the result of render %s: %w", h.render.Name, err)
+		return ctrl.Result{}, fmt.Errorf("harvest render %s: %w", h.render.Name, err)
 	}
-
-	outcome := outcomeOf(result, h.render)
-	written, err := r.apply(ctx, o, &outcome, result)
-	if errors.Is(err, errSuperseded) {
-		// The edit is on its way to the cache; the next pass counts this render as superseded.
-		return ctrl.Result{}, nil
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	settle(&p.status, h.render, outcome, stepsOf(result), h.replay, r.Clock.Now())
-	p.status.PackageConditions = packageConditions(written.Files[rootKptfile])
-	p.tell(outcomeStory(&outcome))
-	p.events = append(p.events, outcomeEvent(&outcome, h.replay))
-	if err := r.conclude(ctx, written.Revision, o, p); err != nil {
-		return ctrl.Result{}, err
-	}
-	observeOutcome(p.status.Render, &outcome, h.replay)
 	harvestSeconds.Observe(r.Clock.Since(began).Seconds())
 	return ctrl.Result{}, nil
 }
 
-// giveUp settles a render that ended without a result, in a way that another attempt would not change.
-func (r *Reconciler) giveUp(ctx context.Context, o observed, p plan) error {
-	render := *p.giveUp
+// giveUp settles a render that has no result, in a way that another attempt would not change.
+func (r *Reconciler) giveUp(ctx context.Context, o observed, p plan, render Render, reason, message string) error {
 	outcome := kiln.RenderOutcome{
-		Reason:      kiln.ReasonDeadlineExceeded,
-		Message:     fmt.Sprintf("Render %s took longer than its RenderClass allows (spec.activeDeadlineSeconds).", render.Name),
+		Reason:      reason,
+		Message:     truncate(message, maxOutcomeMessage),
 		InputDigest: render.InputDigest,
 		Request:     render.Request,
 		JobName:     render.Name,
 		JobUID:      string(render.UID),
 	}
-	written, err := r.apply(ctx, o, &outcome, nil)
+	if err := r.settle(ctx, o, p, render, outcome, nil); err != nil {
+		return fmt.Errorf("give render %s up: %w", render.Name, err)
+	}
+	return nil
+}
+
+// settle applies an outcome and writes it down. It does nothing if the contents have changed since the snapshot: the edit is
+// on its way to the cache, and the next pass counts the render as superseded.
+func (r *Reconciler) settle(ctx context.Context, o observed, p plan, render Render, outcome kiln.RenderOutcome, result *bundle.Result) error {
+	replay := p.harvest != nil && p.harvest.replay
+	written, err := r.apply(ctx, o, &outcome, result)
 	if errors.Is(err, errSuperseded) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	settle(&p.status, render, outcome, nil, false, r.Clock.Now())
+	settled(&p.status, render, outcome, stepsOf(result), replay, r.Clock.Now())
 	p.status.PackageConditions = packageConditions(written.Files[rootKptfile])
 	p.tell(outcomeStory(&outcome))
-	p.events = append(p.events, outcomeEvent(&outcome, false))
+	p.events = append(p.events, outcomeEvent(&outcome, replay))
 	if err := r.conclude(ctx, written.Revision, o, p); err != nil {
 		return err
 	}
-	observeOutcome(p.status.Render, &outcome, false)
+	observeOutcome(p.status.Render, &outcome, replay)
 	return nil
 }
 
@@ -126,7 +120,8 @@ func (r *Reconciler) applyTo(ctx context.Context, live *Contents, outcome *kiln.
 	if result != nil {
 		output, err := result.Apply(live.Files)
 		if err != nil {
-			return nil, fmt.Errorf("apply the result of render %s to its input: %w", outcome.JobName, err)
+			// Its input is there, so it is the result that does not hold.
+			return nil, fmt.Errorf("%w: %w", ErrNotAResult, err)
 		}
 		files = output
 		outcome.OutputDigest = result.OutputDigest

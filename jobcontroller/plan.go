@@ -90,7 +90,7 @@ func decide(o observed) plan {
 		p.tell(outcomeStory(last))
 		return p
 	}
-	if o.revision.Spec.Lifecycle != kiln.LifecycleDraft && o.revision.Spec.Lifecycle != "" {
+	if o.revision.Spec.Lifecycle != kiln.LifecycleDraft {
 		p.cancel = o.activeExcept("")
 		closeRender(&p.status, o.now)
 		p.tell(neverRendered(kiln.ReasonNotDraft, "These contents were not rendered, and only a Draft is. Return the lifecycle to Draft to render them."))

@@ -79,6 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, image string, workers int) err
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.revisionOfResult), builder.WithPredicates(isResult())).
 		Watches(&kiln.RenderClass{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRenderClassNotFound))).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded))).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded)), builder.WithPredicates(isEndOfRender())).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
@@ -137,6 +138,20 @@ func changedForUs() predicate.Predicate {
 			return !okBefore || !okAfter || before.UID != after.UID || before.Generation != after.Generation || requestOf(before) != requestOf(after)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// isEndOfRender passes Jobs that end or go: they may make room for one that a quota refused.
+func isEndOfRender() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, okBefore := e.ObjectOld.(*batchv1.Job)
+			after, okAfter := e.ObjectNew.(*batchv1.Job)
+			return okBefore && okAfter && renderOf(before).State == RenderActive && renderOf(after).State != RenderActive
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 

@@ -77,8 +77,8 @@ func runningStory(render Render) story {
 	return inProgress(kiln.ReasonRunning, fmt.Sprintf("Render %s is running.", render.Name))
 }
 
-// settle writes down what a render came to.
-func settle(status *kiln.PackageRevisionStatus, render Render, outcome kiln.RenderOutcome, steps []kiln.RenderStep, replay bool, now time.Time) {
+// settled writes down what a render came to.
+func settled(status *kiln.PackageRevisionStatus, render Render, outcome kiln.RenderOutcome, steps []kiln.RenderStep, replay bool, now time.Time) {
 	at := status.Render
 	if at == nil || at.JobUID != string(render.UID) {
 		next := &kiln.RenderStatus{ScheduledTime: microTime(now)}

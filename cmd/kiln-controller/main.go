@@ -50,7 +50,7 @@ func parseFlags() flags {
 	flag.StringVar(&f.healthAddress, "health-probe-bind-address", ":8081", "Where to serve /healthz and /readyz; 0 for nowhere.")
 	flag.BoolVar(&f.leaderElect, "leader-elect", true, "Work only while holding the leader's lease.")
 	flag.StringVar(&f.leaderElectNS, "leader-election-namespace", "", "The namespace of the lease; by default the one the controller runs in.")
-	flag.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 6*time.Second, "How long a dead leader's lease keeps others waiting. Losing the lease costs nothing but the time to start again.")
+	flag.DurationVar(&f.leaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long a dead leader's lease keeps others waiting. A leader that cannot renew it for two thirds of that time ends, so short ones need an API server that answers quickly.")
 	flag.Float64Var(&f.qps, "kube-api-qps", 200, "The most requests per second to the API server, on average. Its own priority and fairness protects it.")
 	flag.IntVar(&f.burst, "kube-api-burst", 400, "The most requests at once to the API server.")
 	flag.IntVar(&f.verbosity, "v", 0, "How much to log: 0 for what an operator wants to know, 1 for every decision.")

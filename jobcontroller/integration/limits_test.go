@@ -33,6 +33,23 @@ func TestAQuotaThatRefusesTheJobIsSaidAndItsGrowthStartsTheRender(t *testing.T) 
 	waitRendered(t, rev)
 }
 
+func TestHarvestedJobsGiveWayWhenTheQuotaForJobsIsUsedUp(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two-jobs"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("2")}
+	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
+	g.Eventually(func() string { return kubectl(t, ns, "get", "resourcequota", "two-jobs", "-o", "jsonpath={.status.hard}") }).
+		WithTimeout(patience).Should(ContainSubstring("jobs.batch"))
+
+	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "0")}))
+	for _, value := range []string{"1", "2", "3"} {
+		waitRendered(t, rev)
+		edit(t, rev, "cm.yaml", configMap("cm", value))
+	}
+	g.Expect(text(waitRendered(t, rev), "cm.yaml")).To(ContainSubstring(`"3"`))
+}
+
 func TestARenderClassShapesTheJob(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)

@@ -185,7 +185,7 @@ func writeControllerConfig(ctx context.Context) error {
 // controllerProcess is a running kiln-controller.
 type controllerProcess struct {
 	cmd  *exec.Cmd
-	done chan error
+	done chan struct{}
 }
 
 func startController(args ...string) (*controllerProcess, error) {
@@ -204,8 +204,11 @@ func startController(args ...string) (*controllerProcess, error) {
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
-	p := &controllerProcess{cmd: c, done: make(chan error, 1)}
-	go func() { p.done <- c.Wait() }()
+	p := &controllerProcess{cmd: c, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = c.Wait() // A test ends it, or the tests notice that nothing renders; its log says why.
+	}()
 	return p, nil
 }
 

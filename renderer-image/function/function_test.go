@@ -9,9 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 // run runs a function over documents and returns what it left, its list and its error.

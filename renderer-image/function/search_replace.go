@@ -9,8 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/kiln-dev/kiln/renderer-image/function/glob"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function/glob"
 )
 
 // SearchReplace finds fields and, if asked to, sets their values or line comments.

@@ -3,8 +3,9 @@ package function_test
 import (
 	"testing"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	. "github.com/onsi/gomega"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 func configMapOf(data string) string {

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
-	"github.com/kiln-dev/kiln/renderer-image/pipeline"
 	. "github.com/onsi/gomega"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
+	"github.com/kiln-dev/kiln/renderer-image/pipeline"
 )
 
 // corpusCase is one package of the corpus with what the reference implementation makes of it.

@@ -6,8 +6,9 @@ import (
 	"io"
 	"strings"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 // document is one YAML document of a file with the text it came from, so that it can be written back unchanged.

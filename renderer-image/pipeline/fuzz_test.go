@@ -9,9 +9,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/kiln-dev/kiln/renderer-image/function"
 	"github.com/kiln-dev/kiln/renderer-image/pipeline"
-	. "github.com/onsi/gomega"
 )
 
 // FuzzRender renders arbitrary trees of a Kptfile and three more files. It must not panic, hang or touch its input, must give

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	. "github.com/onsi/gomega"
+
 	"github.com/kiln-dev/kiln/renderer-image/function"
 	"github.com/kiln-dev/kiln/renderer-image/pipeline"
-	. "github.com/onsi/gomega"
 )
 
 var update = flag.Bool("update", false, "write what the packages in testdata render to")

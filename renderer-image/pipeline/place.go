@@ -5,9 +5,10 @@ import (
 	"path"
 	"strings"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/kio/kioutil"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 const maxPathLength = 1024

@@ -9,8 +9,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 // resource is one document of a file. Its Path is relative to the root between steps.

@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
-	"github.com/kiln-dev/kiln/renderer-image/pipeline"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
+	"github.com/kiln-dev/kiln/renderer-image/pipeline"
 )
 
 const (

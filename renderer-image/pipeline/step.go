@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 // mutate runs one mutator of p and takes over what it did.

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kiln-dev/kiln/renderer-image/function"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/kiln-dev/kiln/renderer-image/function"
 )
 
 // write returns all files as the resources now say. With prune, files that have no resource left are deleted.

@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kiln-dev/kiln/renderer-image/function/glob"
 	. "github.com/onsi/gomega"
+
+	"github.com/kiln-dev/kiln/renderer-image/function/glob"
 )
 
 func TestMatch(t *testing.T) {
