@@ -19,6 +19,12 @@ endif
 export CGO_ENABLED := 0
 export GOWORK := off
 
+# What the API server and kubectl of the embedded cluster say that they are: the version that devcluster/go.mod requires.
+KUBERNETES_VERSION = $(shell go -C devcluster list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES_PARTS = $(subst ., ,$(patsubst v%,%,$(KUBERNETES_VERSION)))
+KUBERNETES_LDFLAGS = $(addprefix -X k8s.io/component-base/version., \
+  gitVersion=$(KUBERNETES_VERSION) gitMajor=$(word 1,$(KUBERNETES_PARTS)) gitMinor=$(word 2,$(KUBERNETES_PARTS)))
+
 MODULES := . devcluster tools
 # Modules with Go code of their own.
 CODE := . devcluster
@@ -57,7 +63,7 @@ build-kiln: check-go ## Build Kiln's own programs: seconds
 
 .PHONY: build-devcluster
 build-devcluster: check-go ## Build the embedded cluster: minutes the first time, seconds from then on
-	@scripts/go-build bin/devcluster devcluster $(BIN)/devcluster ./cmd/devcluster
+	@LDFLAGS="$(KUBERNETES_LDFLAGS)" scripts/go-build bin/devcluster devcluster $(BIN)/devcluster ./cmd/devcluster
 	@ln -sfn devcluster $(BIN)/kubectl
 
 .PHONY: generate

@@ -26,7 +26,7 @@ func startedEvent(render Render) notice {
 }
 
 func supersededEvent(name string) notice {
-	return notice{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s was cancelled: newer contents are to be rendered.", name)}
+	return notice{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s is superseded: newer contents are to be rendered.", name)}
 }
 
 func outcomeEvent(outcome *kiln.RenderOutcome, replay bool) notice {

@@ -19,8 +19,9 @@ import (
 const (
 	// renderContainer is the container that runs the pipeline.
 	renderContainer = "render"
-	// renderGraceSeconds is more than the renderer needs: it exits within a second of SIGTERM.
-	renderGraceSeconds = 2
+	// renderGraceSeconds is more than the renderer needs, which exits within half a second of SIGTERM; one that is told before
+	// its handler is in place does not hear it, and should not linger.
+	renderGraceSeconds = 1
 	// tokenSeconds is how long a token of the renderer lasts before the kubelet replaces it: the shortest it may.
 	tokenSeconds = 600
 	// rendererUser is an arbitrary user that is not root, the customary one of minimal images.

@@ -79,7 +79,7 @@ func decide(o observed) plan {
 	}
 
 	for _, r := range o.renders {
-		if r.State == RenderActive && !wanted.isOf(r) && !o.harvested(r) {
+		if o.atWork(r) && !wanted.isOf(r) {
 			p.cancel = append(p.cancel, r)
 		}
 	}
@@ -199,6 +199,17 @@ func (o observed) scheduledAt() time.Time {
 	return o.seen
 }
 
+// atWork says whether there is anything to cancel. A render whose result was harvested is over, though its Job takes a second
+// or two to notice: it is left to the history limits.
+func (o observed) atWork(r Render) bool {
+	if r.State != RenderActive || o.harvested(r) {
+		return false
+	}
+	at := o.revision.Status.Render
+	awaited := at != nil && !isOver(at.Phase) && at.JobUID == string(r.UID)
+	return awaited || len(r.Results) == 0
+}
+
 func (o observed) harvested(r Render) bool {
 	last := o.revision.Status.LastOutcome
 	return last != nil && last.JobUID == string(r.UID)
@@ -207,7 +218,7 @@ func (o observed) harvested(r Render) bool {
 func (o observed) activeExcept(uid types.UID) []Render {
 	var active []Render
 	for _, r := range o.renders {
-		if r.State == RenderActive && r.UID != uid && !o.harvested(r) {
+		if o.atWork(r) && r.UID != uid {
 			active = append(active, r)
 		}
 	}

@@ -236,6 +236,10 @@ func TestDecide(t *testing.T) {
 			contents("new").statusSettled(rendered).render(active("done", "in", result)),
 			decision{Start: 1, Phase: kiln.PhaseScheduled},
 		},
+		"if Jobs harvested one after the other are not complete yet then an edit leaves both alone": {
+			contents("new").statusSettled(rendered).render(active("done", "in", result)).render(active("before", "earlier", result)),
+			decision{Start: 1, Phase: kiln.PhaseScheduled},
+		},
 		"if the lifecycle leaves Draft while a render runs then cancel it": {
 			contents("in").lifecycle(kiln.LifecycleProposed).statusRunning("in", "a", 1).render(active("a", "in")),
 			decision{Cancel: []types.UID{"a"}, Reason: kiln.ReasonNotDraft, Finished: true, Phase: kiln.PhaseFailed, Superseded: 1},

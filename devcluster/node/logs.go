@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -83,7 +84,7 @@ func (l *logFile) copyStream(name string, stream io.Reader) {
 		if len(line) > 0 {
 			l.writeLine(name, tag, bytes.TrimSuffix(line, []byte("\n")))
 		}
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
 	}

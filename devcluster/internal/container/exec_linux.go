@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ExecArg, as the first argument, makes the binary run one more program in a container.
+// ExecArg is the first argument that makes the binary run one more program in a container.
 const ExecArg = "devcluster-container-exec"
 
 // execRequest is what the process started with ExecArg is told.

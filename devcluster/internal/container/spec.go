@@ -5,7 +5,7 @@
 // program is then PID 1 of its namespace, so its end is the end of everything it started.
 package container
 
-// InitArg, as the first argument, makes the binary build a container and become its program.
+// InitArg is the first argument that makes the binary build a container and become its program.
 const InitArg = "devcluster-container-init"
 
 // File descriptors the init process inherits.

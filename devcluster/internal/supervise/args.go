@@ -13,7 +13,7 @@ import (
 	"github.com/kiln-dev/kiln/devcluster/node"
 )
 
-// ComponentArg, as the first argument, makes the binary run the component that the next argument names.
+// ComponentArg is the first argument that makes the binary run the component that the next argument names.
 const ComponentArg = "component"
 
 // controllers are those of kube-controller-manager that make sense with a single machine and no cloud or storage.

@@ -10,10 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFD is where a component finds the cluster's lock. It only has to keep it open: the lock is free again when the
-// supervisor and every component have ended, however they ended.
-const lockFD = 3
-
 // errLocked says that a cluster, or a part of one, still lives in the state folder.
 var errLocked = errors.New("the cluster is running")
 
@@ -30,7 +26,7 @@ func takeLock(path string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock the state folder: %w", err)
 	}
-	if err := file.Truncate(0); err == nil {
+	if err = file.Truncate(0); err == nil {
 		_, err = file.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
 	}
 	if err != nil {

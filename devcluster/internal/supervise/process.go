@@ -36,7 +36,9 @@ func (p *process) start() error {
 	defer func() { _ = output.Close() }()
 	cmd := exec.Command("/proc/self/exe", p.args...)
 	cmd.Stdout, cmd.Stderr = output, output
-	cmd.ExtraFiles = []*os.File{p.lock} // becomes lockFD
+	// A component only has to keep the lock open: it is free again when the supervisor and every component have ended, however
+	// they ended.
+	cmd.ExtraFiles = []*os.File{p.lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Cloneflags: p.namespaces}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)

@@ -22,6 +22,10 @@ func main() { os.Exit(run()) }
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	// As the renderer does it: a function may keep the pipeline from noticing.
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(time.Second/2, func() { os.Exit(bundle.ExitCancelled) })
+	})
 	config, err := renderer.ConfigFromEnv("sleepy")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
