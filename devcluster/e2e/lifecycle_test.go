@@ -221,6 +221,15 @@ func TestNothingAContainerStartedOutlivesIt(t *testing.T) {
 	}
 }
 
+func TestAForcedDeletionKillsAtOnce(t *testing.T) {
+	g, namespace := setUp(t)
+	marker := fmt.Sprintf("1000.%d0", os.Getpid())
+	create(t, g, namespace, shellPod("trap '' TERM; echo up; while true; do sleep "+marker+"; done"))
+	g.Eventually(func() string { return tryLogs(t, namespace) }).Should(ContainSubstring("up"))
+	g.Expect(client.CoreV1().Pods(namespace).Delete(t.Context(), "pod", metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})).To(Succeed())
+	g.Eventually(func() int { return processesWith(marker) }).Should(BeZero())
+}
+
 func TestAPodThatIsDeletedBeforeItRunsGoesAway(t *testing.T) {
 	g, namespace := setUp(t)
 	create(t, g, namespace, shellPod("true", volume("v",

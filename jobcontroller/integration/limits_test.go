@@ -39,7 +39,9 @@ func TestHarvestedJobsGiveWayWhenTheQuotaForJobsIsUsedUp(t *testing.T) {
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two-jobs"}}
 	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("2")}
 	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
-	g.Eventually(func() string { return kubectl(t, ns, "get", "resourcequota", "two-jobs", "-o", "jsonpath={.status.hard}") }).
+	g.Eventually(func() string {
+		return kubectl(t, ns, "get", "resourcequota", "two-jobs", "-o", "jsonpath={.status.hard}")
+	}).
 		WithTimeout(patience).Should(ContainSubstring("jobs.batch"))
 
 	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "0")}))

@@ -41,10 +41,11 @@ const (
 var (
 	repository string
 	bin        string
-	state      string
-	adminFile  string
-	admin      client.Client
-	clientset  *kubernetes.Clientset
+	// work is a folder for this run; the cluster's state is in a folder of its own below it.
+	work, state string
+	adminFile   string
+	admin       client.Client
+	clientset   *kubernetes.Clientset
 	// theController is the one that runs while a test does not say otherwise.
 	theController *controllerProcess
 )
@@ -73,15 +74,16 @@ func runSuite(m *testing.M) (code int, err error) {
 	if _, err := os.Stat(filepath.Join(bin, "devcluster")); err != nil {
 		return 1, fmt.Errorf("the embedded cluster is not built: run `make build` first: %w", err)
 	}
-	if state, err = os.MkdirTemp("", "kiln-integration-"); err != nil {
+	if work, err = os.MkdirTemp("", "kiln-integration-"); err != nil {
 		return 1, err
 	}
+	state = filepath.Join(work, "cluster")
 	defer func() {
 		stopErr := command("devcluster", "stop", "--state", state).Run()
 		if code == 0 {
-			err = errors.Join(err, stopErr, os.RemoveAll(state))
+			err = errors.Join(err, stopErr, os.RemoveAll(work))
 		} else {
-			fmt.Println("integration: the cluster's logs are kept in", state)
+			fmt.Println("integration: the cluster's logs are kept in", work)
 		}
 	}()
 	if err := startCluster(); err != nil {
@@ -133,7 +135,7 @@ func startCluster() error {
 
 // rendererImage builds the renderer that sleeps for packages whose name begins with "sleepy-".
 func rendererImage() (string, error) {
-	path := filepath.Join(state, "sleepyrenderer")
+	path := filepath.Join(work, "sleepyrenderer")
 	build := exec.Command("go", "build", "-o", path, "./sleepyrenderer")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
@@ -157,7 +159,7 @@ func install(ctx context.Context) error {
 	return writeControllerConfig(ctx)
 }
 
-func controllerConfig() string { return filepath.Join(state, "controller.kubeconfig") }
+func controllerConfig() string { return filepath.Join(work, "controller.kubeconfig") }
 
 // writeControllerConfig makes a kubeconfig for the controller's own account, so that its permissions are tried, too.
 func writeControllerConfig(ctx context.Context) error {
@@ -189,7 +191,7 @@ type controllerProcess struct {
 }
 
 func startController(args ...string) (*controllerProcess, error) {
-	log, err := os.OpenFile(filepath.Join(state, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	log, err := os.OpenFile(filepath.Join(work, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}

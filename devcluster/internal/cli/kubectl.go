@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,7 +22,10 @@ func runKubectl(args []string) int {
 	} else if len(rest) > 0 && strings.HasPrefix(rest[0], "--state=") {
 		state, rest = strings.TrimPrefix(rest[0], "--state="), rest[1:]
 	}
-	if state != "" || os.Getenv("KUBECONFIG") == "" {
+	said := os.Getenv("KUBECONFIG") != "" || slices.ContainsFunc(rest, func(arg string) bool {
+		return strings.HasPrefix(arg, "--kubeconfig") || strings.HasPrefix(arg, "--server") || arg == "-s"
+	})
+	if state != "" || !said {
 		if err := useCluster(state); err != nil {
 			_, _ = fmt.Fprintln(os.Stderr, "devcluster:", err)
 			return 1
