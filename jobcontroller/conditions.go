@@ -77,7 +77,7 @@ func tell(status *kiln.PackageRevisionStatus, s story, generation int64, now tim
 		drop(kiln.ConditionRendered)
 	}
 	set(kiln.ConditionReady, s.rendered != nil && *s.rendered, s.reason, s.message)
-	if s.rendered != nil && !*s.rendered {
+	if s.finished && (s.rendered == nil || !*s.rendered) {
 		set(kiln.ConditionStalled, true, s.reason, s.message)
 	} else {
 		drop(kiln.ConditionStalled)
@@ -96,10 +96,10 @@ func kptfileSuccess(digest string) []kptfile.Condition {
 }
 
 func kptfileFailure(reason, message, digest string) []kptfile.Condition {
-	said := truncate(reason+": "+strings.TrimRight(message, "\n"), maxConditionText-100)
+	said := strings.TrimSuffix(truncate(reason+": "+strings.TrimSpace(message), maxConditionText-100), ".")
 	return []kptfile.Condition{
 		{Type: kiln.ConditionRenderFinished, Status: "True", Reason: kiln.ReasonFinished, Message: aboutDigest("No render is scheduled or running for", digest)},
-		{Type: kiln.ConditionRendered, Status: "False", Reason: kiln.ReasonRenderFailed, Message: aboutDigest(said+" In", digest)},
+		{Type: kiln.ConditionRendered, Status: "False", Reason: kiln.ReasonRenderFailed, Message: aboutDigest(said+". Contents", digest)},
 	}
 }
 

@@ -35,8 +35,9 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	edits    editTimes
-	rejected rejectedResults
+	edits     editTimes
+	cancelled cancelledRenders
+	rejected  rejectedResults
 }
 
 const (
@@ -52,7 +53,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || o == nil {
 		return ctrl.Result{}, err
 	}
-	result, err := r.act(ctx, *o, decide(*o))
+	p := decide(*o)
+	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "digest", o.contents.digest, "decision", p.String())
+	result, err := r.act(ctx, *o, p)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		// The revision is newer than what was observed, or gone: the cache will tell, and with it this key comes again.
@@ -71,6 +74,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	if err := r.Client.Get(ctx, key, rev); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.edits.forget(key)
+			r.cancelled.forget(key)
 			return nil, nil // The garbage collector removes its Jobs.
 		}
 		return nil, fmt.Errorf("read PackageRevision %s: %w", key, err)
@@ -78,7 +82,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	if !rev.DeletionTimestamp.IsZero() {
 		return nil, nil // The garbage collector removes its Jobs.
 	}
-	o := &observed{now: r.Clock.Now(), seen: r.edits.seen(key), revision: rev, contents: summaryOf(rev)}
+	o := &observed{now: r.Clock.Now(), seen: r.edits.seen(key), revision: rev, contents: summaryOf(rev), cancelled: r.cancelled.of(key)}
 
 	expected := ""
 	if at := rev.Status.Render; at != nil && at.Phase == kiln.PhaseRunning {
@@ -106,6 +110,7 @@ func (r *Reconciler) act(ctx context.Context, o observed, p plan) (ctrl.Result, 
 		if err := r.Executor.Cancel(ctx, render); err != nil {
 			return ctrl.Result{}, fmt.Errorf("cancel render %s: %w", render.Name, err)
 		}
+		r.cancelled.add(o.key(), render)
 		supersededTotal.Inc()
 	}
 	switch {
@@ -232,6 +237,7 @@ func (r *Reconciler) conclude(ctx context.Context, rev *kiln.PackageRevision, o 
 	if err := writeStatus(ctx, r.Client, rev, p.status); err != nil {
 		return err
 	}
+	r.cancelled.forget(o.key())
 	if p.story != nil && p.story.finished {
 		r.edits.forget(o.key())
 	}

@@ -200,7 +200,7 @@ func (e *JobExecutor) Start(ctx context.Context, order Order) (Render, error) {
 // namespace that has been harvested goes, and its place is taken.
 func (e *JobExecutor) create(ctx context.Context, job *batchv1.Job) error {
 	err := e.Client.Create(ctx, job)
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "jobs.batch") {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "exceeded quota") || !strings.Contains(err.Error(), "count/jobs.batch") {
 		return err
 	}
 	oldest, lookErr := e.oldestHarvested(ctx, job.Namespace)

@@ -67,6 +67,9 @@ func (r *Reconciler) settle(ctx context.Context, o observed, p plan, render Rend
 	if err != nil {
 		return err
 	}
+	if outcome.OutputDigest == outcome.InputDigest && !outcome.Succeeded {
+		outcome.OutputDigest = "" // Nothing was applied.
+	}
 	settled(&p.status, render, outcome, stepsOf(result), replay, r.Clock.Now())
 	p.status.PackageConditions = packageConditions(written.Files[rootKptfile])
 	p.tell(outcomeStory(&outcome))

@@ -1,6 +1,7 @@
 package jobcontroller
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -63,4 +64,35 @@ func (r *rejectedResults) has(id types.UID) bool {
 	defer r.mu.Unlock()
 	_, ok := r.ids[id]
 	return ok
+}
+
+// cancelledRenders remembers renders that were cancelled and that no status counts yet, by UID with their names: an edit
+// that comes at the same time keeps the status from being written.
+type cancelledRenders struct {
+	mu    sync.Mutex
+	names map[types.NamespacedName]map[types.UID]string
+}
+
+func (c *cancelledRenders) add(key types.NamespacedName, render Render) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.names == nil {
+		c.names = map[types.NamespacedName]map[types.UID]string{}
+	}
+	if c.names[key] == nil {
+		c.names[key] = map[types.UID]string{}
+	}
+	c.names[key][render.UID] = render.Name
+}
+
+func (c *cancelledRenders) of(key types.NamespacedName) map[types.UID]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.names[key])
+}
+
+func (c *cancelledRenders) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.names, key)
 }

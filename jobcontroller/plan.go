@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,8 @@ type observed struct {
 	contents summary
 	// renders are those that are not being deleted, newest first; results that failed verification are left out.
 	renders []Render
+	// cancelled are renders that were cancelled before and that no status counts yet, with their names.
+	cancelled map[types.UID]string
 	// class is nil while the RenderClass that the revision names does not exist.
 	class *kiln.RenderClassSpec
 }
@@ -78,8 +81,9 @@ func decide(o observed) plan {
 		return p
 	}
 
+	draft := o.revision.Spec.Lifecycle == kiln.LifecycleDraft
 	for _, r := range o.renders {
-		if o.atWork(r) && !wanted.isOf(r) {
+		if o.atWork(r) && (!draft || !wanted.isOf(r)) {
 			p.cancel = append(p.cancel, r)
 		}
 	}
@@ -90,8 +94,7 @@ func decide(o observed) plan {
 		p.tell(outcomeStory(last))
 		return p
 	}
-	if o.revision.Spec.Lifecycle != kiln.LifecycleDraft {
-		p.cancel = o.activeExcept("")
+	if !draft {
 		closeRender(&p.status, o.now)
 		p.tell(neverRendered(kiln.ReasonNotDraft, "These contents were not rendered, and only a Draft is. Return the lifecycle to Draft to render them."))
 		return p
@@ -300,6 +303,27 @@ func (o observed) beyondHistory() []Render {
 		}
 	}
 	return beyond
+}
+
+// String says in a few words what is to be done, for the log.
+func (p plan) String() string {
+	var parts []string
+	for _, r := range p.cancel {
+		parts = append(parts, "cancel "+r.Name)
+	}
+	switch {
+	case p.start > 0:
+		parts = append(parts, fmt.Sprintf("start attempt %d", p.start))
+	case p.supply != nil:
+		parts = append(parts, "supply "+p.supply.Name)
+	case p.harvest != nil:
+		parts = append(parts, "harvest "+p.harvest.render.Name)
+	case p.giveUp != nil:
+		parts = append(parts, "give up "+p.giveUp.Name)
+	case p.story != nil:
+		parts = append(parts, "tell "+p.story.reason)
+	}
+	return strings.Join(parts, ", ")
 }
 
 func (p *plan) tell(s story) { p.story = &s }

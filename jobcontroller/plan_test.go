@@ -39,6 +39,11 @@ func (s *situation) withoutClass() *situation {
 	return s
 }
 
+func (s *situation) cancelledBefore(uid types.UID) *situation {
+	s.o.cancelled = map[types.UID]string{uid: "job-" + string(uid)}
+	return s
+}
+
 func (s *situation) keepingOneOfEach() *situation {
 	s.o.class = &kiln.RenderClassSpec{SuccessfulJobsHistoryLimit: ptr.To[int32](1), FailedJobsHistoryLimit: ptr.To[int32](1)}
 	return s
@@ -220,9 +225,17 @@ func TestDecide(t *testing.T) {
 			contents("new").statusRunning("in", "a", 1),
 			decision{Start: 1, Phase: kiln.PhaseScheduled, Superseded: 1},
 		},
+		"if an edit kept the status from counting a cancelled render then it is counted now": {
+			contents("new").cancelledBefore("a"),
+			decision{Start: 1, Phase: kiln.PhaseScheduled, Superseded: 1},
+		},
+		"if the status takes the cancelled render for running then it is counted once": {
+			contents("new").statusRunning("in", "a", 1).cancelledBefore("a"),
+			decision{Start: 1, Phase: kiln.PhaseScheduled, Superseded: 1},
+		},
 		"if a Job that lost its snapshot renders old contents then cancel it": {
 			contents("new").render(with(active("a", "in"), func(r *Render) { r.Supplied = false })),
-			decision{Cancel: []types.UID{"a"}, Start: 1, Phase: kiln.PhaseScheduled},
+			decision{Cancel: []types.UID{"a"}, Start: 1, Phase: kiln.PhaseScheduled, Superseded: 1},
 		},
 		"if a render is asked for anew while one runs then that one is superseded": {
 			contents("in").statusRunning("in", "a", 1).render(active("a", "in")).request("now"),

@@ -2,34 +2,44 @@ package jobcontroller
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
 )
 
-// The functions of this file move status.render from one phase to the next. They count a render as superseded when the
-// status still takes it for running while other contents are wanted: that holds whoever cancelled it, and across
-// restarts.
+// The functions of this file move status.render from one phase to the next.
 
-// supersede ends the render that the status takes for running, if it is not of what is wanted.
+// supersede counts the renders that newer contents made pointless: those that are to be cancelled, those that were and are
+// not counted yet, and the one that the status takes for running although other contents are wanted, whoever removed it.
 func supersede(p *plan, o observed, wanted target) {
+	names := maps.Clone(o.cancelled)
+	if names == nil {
+		names = map[types.UID]string{}
+	}
+	for _, r := range p.cancel {
+		names[r.UID] = r.Name
+	}
 	at := p.status.Render
-	if at == nil || isOver(at.Phase) || (at.InputDigest == wanted.digest && at.Request == wanted.request) {
-		return
+	stale := at != nil && !isOver(at.Phase) && (at.InputDigest != wanted.digest || at.Request != wanted.request)
+	if stale && at.Phase == kiln.PhaseRunning {
+		names[types.UID(at.JobUID)] = at.JobName
 	}
-	if at.Phase == kiln.PhaseRunning {
-		at.Superseded++
-		p.events = append(p.events, supersededEvent(at.JobName))
+	for _, name := range slices.Sorted(maps.Values(names)) {
+		p.events = append(p.events, supersededEvent(name))
 	}
-	p.status.Render = &kiln.RenderStatus{
-		Phase:         kiln.PhaseScheduled,
-		InputDigest:   wanted.digest,
-		Request:       wanted.request,
-		ScheduledTime: microTime(o.scheduledAt()),
-		Superseded:    at.Superseded,
-		Replayed:      at.Replayed,
+	switch {
+	case stale:
+		scheduled(&p.status, o, wanted)
+	case at == nil && len(names) > 0:
+		scheduled(&p.status, o, wanted)
+	}
+	if len(names) > 0 {
+		p.status.Render.Superseded += int64(len(names))
 	}
 }
 
@@ -133,9 +143,6 @@ func resumeOutcome(status *kiln.PackageRevisionStatus, last *kiln.RenderOutcome)
 // closeRender ends a render that nothing will come of.
 func closeRender(status *kiln.PackageRevisionStatus, now time.Time) {
 	if at := status.Render; at != nil && !isOver(at.Phase) {
-		if at.Phase == kiln.PhaseRunning {
-			at.Superseded++
-		}
 		at.Phase = kiln.PhaseFailed
 		at.FinishTime = microTime(now)
 		at.NextAttemptTime = nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -73,12 +74,22 @@ func (s *ObjectStore) Apply(ctx context.Context, read *Contents, files map[strin
 	rev.Namespace, rev.Name = read.Revision.Namespace, read.Revision.Name
 	err = s.Writer.Patch(ctx, rev, client.RawPatch(types.MergePatchType, patch))
 	switch {
-	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err):
+	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), tooLargeForStorage(err):
 		return nil, fmt.Errorf("%w: %w", ErrDoesNotFit, err)
 	case err != nil:
 		return nil, fmt.Errorf("apply the contents: %w", err)
 	}
 	return contentsOf(rev), nil
+}
+
+// tooLargeForStorage recognizes the words of etcd, and of the API server's client of it, for an object beyond their limits:
+// the CRD counts characters, and they count the bytes of the whole object.
+func tooLargeForStorage(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, "request is too large") || strings.Contains(text, "message larger than max")
 }
 
 // What the CRD allows spec.resources to hold.

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -87,6 +88,34 @@ func TestADeadlineIsAFailureOfItsOwn(t *testing.T) {
 	create(t, rev)
 	done := waitFailed(t, rev, kiln.ReasonDeadlineExceeded)
 	g.Expect(text(done, "cm.yaml")).To(Equal(configMap("cm", "1")))
+}
+
+func TestOutputThatDoesNotFitTheAPIServerIsAFailureOfItsOwn(t *testing.T) {
+	for name, character := range map[string]string{
+		"more characters than the CRD allows": "x",
+		"more bytes than etcd takes":          "€",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			copies := map[string]int{"x": 24, "€": 14}[character]
+			rev := create(t, revision(namespace(t), "big", map[string]string{
+				"Kptfile": kptfile("{image: starlark:v0.5.0, configPath: grow.yaml}"),
+				"cm.yaml": configMap("cm", "1"),
+				"grow.yaml": fmt.Sprintf(`apiVersion: fn.kpt.dev/v1alpha1
+kind: StarlarkRun
+metadata:
+  name: grow
+source: |
+  for i in range(%d):
+    ctx.resource_list["items"].append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c%%d" %% i}, "data": {"x": %q * 50000}})
+`, copies, character),
+			}))
+			done := waitFailed(t, rev, kiln.ReasonResultTooLarge)
+			g.Expect(text(done, "cm.yaml")).To(Equal(configMap("cm", "1")))
+			g.Expect(done.Spec.Resources).To(HaveLen(3))
+			g.Expect(packageConditions(done)).To(ConsistOf("RenderFinished=True/Finished", "Rendered=False/RenderFailed"))
+		})
+	}
 }
 
 func TestHistoryLimitsKeepNamespacesTidy(t *testing.T) {

@@ -63,6 +63,24 @@ func TestTheLastOfManyQuickEditsIsTheOneThatIsRendered(t *testing.T) {
 	t.Logf("26 edits, %d renders superseded", done.Status.Render.Superseded)
 }
 
+func TestTwoEditsWithoutAPauseCountASupersededRender(t *testing.T) {
+	g := NewWithT(t)
+	rev := create(t, sleepy(namespace(t), "web", "0"))
+	first := waitRunning(t, rev)
+	edit(t, rev, "cm.yaml", configMap("cm", "1"))
+	g.Eventually(func(g Gomega) {
+		jobs, err := jobsOf(t.Context(), rev)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(jobs).To(HaveLen(1))
+		g.Expect(jobs[0].Name).NotTo(Equal(first))
+	}).WithTimeout(patience).WithPolling(time.Millisecond).Should(Succeed())
+	// The second render's Job is there; the status may not say so yet, and this edit may keep it from ever saying so.
+	edit(t, rev, "cm.yaml", configMap("cm", "2"))
+	done := waitRendered(t, rev)
+	g.Expect(text(done, "cm.yaml")).To(ContainSubstring(`"2"`))
+	g.Expect(done.Status.Render.Superseded).To(BeEquivalentTo(2))
+}
+
 func TestContentsThatReturnToTheLastOutputCancelTheRender(t *testing.T) {
 	g := NewWithT(t)
 	rev := create(t, revision(namespace(t), "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")}))
