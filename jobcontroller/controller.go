@@ -57,7 +57,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "digest", o.contents.digest, "decision", p.String())
 	result, err := r.act(ctx, *o, p)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case errors.Is(err, ErrStale):
 		// The revision is newer than what was observed, or gone: the cache will tell, and with it this key comes again.
 		ctrl.LoggerFrom(ctx).V(1).Info("The revision changed meanwhile", "cause", err.Error())
 		return ctrl.Result{}, nil

@@ -287,7 +287,11 @@ func (e *JobExecutor) Cancel(ctx context.Context, render Render) error {
 // Fetch implements Executor.
 func (e *JobExecutor) Fetch(ctx context.Context, render Render, stored StoredResult) (*bundle.Result, error) {
 	index := &corev1.ConfigMap{}
-	if err := e.Live.Get(ctx, types.NamespacedName{Namespace: stored.Namespace, Name: stored.Name}, index); err != nil {
+	err := e.Live.Get(ctx, types.NamespacedName{Namespace: stored.Namespace, Name: stored.Name}, index)
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("%w: it is gone", ErrNotAResult)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s: %w", stored.Name, err)
 	}
 	x, err := bundle.IndexOf(index)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"regexp"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
@@ -109,7 +108,7 @@ func (r *Reconciler) apply(ctx context.Context, o observed, outcome *kiln.Render
 			// Not even the conditions fit: the object's own have to do.
 			return live, nil
 		}
-		if !apierrors.IsConflict(err) {
+		if !errors.Is(err, ErrStale) {
 			return written, err
 		}
 		conflictsTotal.Inc()

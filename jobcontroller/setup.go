@@ -3,6 +3,7 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,6 +24,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
+)
+
+const (
+	// After an error a revision waits for 5 ms, doubled up to half a minute: whatever is wrong, nobody should have to wait for
+	// longer once it is right again.
+	firstErrorDelay = 5 * time.Millisecond
+	maxErrorDelay   = 30 * time.Second
+	// passTimeout ends a pass that hangs; the API server's own limit for a request is one minute.
+	passTimeout = 2 * time.Minute
 )
 
 // CacheOptions bound what the manager's cache holds: revisions without their contents, and of the other kinds only what
@@ -80,7 +91,11 @@ func Setup(ctx context.Context, mgr ctrl.Manager, image string, workers int) err
 		Watches(&kiln.RenderClass{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRenderClassNotFound))).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded))).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded)), builder.WithPredicates(isEndOfRender())).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstErrorDelay, maxErrorDelay),
+			ReconciliationTimeout:   passTimeout,
+		}).
 		Complete(r)
 }
 

@@ -17,16 +17,28 @@ import (
 
 // RevisionStore reads the contents of package revisions and changes them.
 type RevisionStore interface {
-	// Read returns the contents as they are now.
+	// Read returns the contents as they are now. It fails with ErrStale if the revision is gone.
 	Read(ctx context.Context, key types.NamespacedName) (*Contents, error)
-	// Apply changes contents that were read into files and returns what is stored then. It fails with a conflict, as
-	// apierrors.IsConflict tells, if anything of the revision has changed since it was read, and with ErrDoesNotFit if the
-	// store has no room for the files.
+	// Apply changes contents that were read into files and returns what is stored then. It fails with ErrStale if anything
+	// of the revision has changed since it was read, and with ErrDoesNotFit if the store has no room for the files.
 	Apply(ctx context.Context, read *Contents, files map[string]string) (*Contents, error)
 }
 
-// ErrDoesNotFit says that contents are larger than the store takes.
-var ErrDoesNotFit = errors.New("the contents do not fit the API server")
+var (
+	// ErrDoesNotFit says that contents are larger than the store takes.
+	ErrDoesNotFit = errors.New("the contents do not fit the API server")
+	// ErrStale says that a revision is not the one that was read any more. A newer one, or its deletion, is on its way to
+	// the cache.
+	ErrStale = errors.New("the revision has changed")
+)
+
+// stale marks the errors that mean ErrStale.
+func stale(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return err
+}
 
 // Contents are the files of a package revision at one version.
 type Contents struct {
@@ -49,7 +61,7 @@ var _ RevisionStore = &ObjectStore{}
 func (s *ObjectStore) Read(ctx context.Context, key types.NamespacedName) (*Contents, error) {
 	rev := &kiln.PackageRevision{}
 	if err := s.Live.Get(ctx, key, rev); err != nil {
-		return nil, fmt.Errorf("read the contents of PackageRevision %s: %w", key, err)
+		return nil, fmt.Errorf("read the contents of PackageRevision %s: %w", key, stale(err))
 	}
 	return contentsOf(rev), nil
 }
@@ -77,7 +89,7 @@ func (s *ObjectStore) Apply(ctx context.Context, read *Contents, files map[strin
 	case apierrors.IsInvalid(err), apierrors.IsRequestEntityTooLargeError(err), tooLargeForStorage(err):
 		return nil, fmt.Errorf("%w: %w", ErrDoesNotFit, err)
 	case err != nil:
-		return nil, fmt.Errorf("apply the contents: %w", err)
+		return nil, fmt.Errorf("apply the contents: %w", stale(err))
 	}
 	return contentsOf(rev), nil
 }
@@ -114,7 +126,7 @@ func writeStatus(ctx context.Context, c client.Client, rev *kiln.PackageRevision
 	changed.Status = status
 	patch := client.MergeFromWithOptions(rev, client.MergeFromWithOptimisticLock{})
 	if err := c.Status().Patch(ctx, changed, patch); err != nil {
-		return fmt.Errorf("write the status: %w", err)
+		return fmt.Errorf("write the status: %w", stale(err))
 	}
 	return nil
 }
