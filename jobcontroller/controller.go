@@ -35,14 +35,15 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	edits     editTimes
-	cancelled cancelledRenders
-	rejected  rejectedResults
+	memory   memory
+	rejected rejectedResults
 }
 
 const (
 	// immediately asks for another look at once.
 	immediately = time.Millisecond
+	// staleRetry is how long the cache is given to learn what the API server has.
+	staleRetry = 10 * time.Millisecond
 	// refusedRetry is the last resort when what a refused render waits for does not wake it.
 	refusedRetry = 30 * time.Second
 )
@@ -58,9 +59,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	result, err := r.act(ctx, *o, p)
 	switch {
 	case errors.Is(err, ErrStale):
-		// The revision is newer than what was observed, or gone: the cache will tell, and with it this key comes again.
+		// The revision is newer than what was observed, or gone. The change need not be one that wakes the controller, so it
+		// looks again, when the cache should have it.
 		ctrl.LoggerFrom(ctx).V(1).Info("The revision changed meanwhile", "cause", err.Error())
-		return ctrl.Result{}, nil
+		return ctrl.Result{RequeueAfter: staleRetry}, nil
 	case errors.Is(err, ErrClosing):
 		return ctrl.Result{}, nil
 	}
@@ -73,16 +75,12 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	rev := &kiln.PackageRevision{}
 	if err := r.Client.Get(ctx, key, rev); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.edits.forget(key)
-			r.cancelled.forget(key)
+			r.memory.forget(key)
 			return nil, nil // The garbage collector removes its Jobs.
 		}
 		return nil, fmt.Errorf("read PackageRevision %s: %w", key, err)
 	}
-	if !rev.DeletionTimestamp.IsZero() {
-		return nil, nil // The garbage collector removes its Jobs.
-	}
-	o := &observed{now: r.Clock.Now(), seen: r.edits.seen(key), revision: rev, contents: summaryOf(rev), cancelled: r.cancelled.of(key)}
+	o := &observed{now: r.Clock.Now(), revision: rev, contents: summaryOf(rev)}
 
 	expected := ""
 	if at := rev.Status.Render; at != nil && at.Phase == kiln.PhaseRunning {
@@ -97,6 +95,7 @@ func (r *Reconciler) observe(ctx context.Context, key types.NamespacedName) (*ob
 	}
 	slices.SortFunc(renders, newestFirst)
 	o.renders = renders
+	r.memory.recall(o)
 
 	if o.class, err = classOf(ctx, r.Client, rev); err != nil {
 		return nil, err
@@ -110,7 +109,7 @@ func (r *Reconciler) act(ctx context.Context, o observed, p plan) (ctrl.Result, 
 		if err := r.Executor.Cancel(ctx, render); err != nil {
 			return ctrl.Result{}, fmt.Errorf("cancel render %s: %w", render.Name, err)
 		}
-		r.cancelled.add(o.key(), render)
+		r.memory.cancelled(o.revision, render)
 		supersededTotal.Inc()
 	}
 	switch {
@@ -208,9 +207,10 @@ func (r *Reconciler) handOver(ctx context.Context, o observed, p plan, render Re
 			return ctrl.Result{}, fmt.Errorf("cancel render %s: %w", render.Name, err)
 		}
 		return ctrl.Result{}, r.giveUp(ctx, o, p, render, kiln.ReasonResultTooLarge, "The snapshot of the contents does not fit the API server: "+err.Error()+". Split the package.")
-	case errors.Is(err, ErrNameTaken):
-		// The render cannot run with a stranger's object in place of its snapshot; it fails, and the next attempt has another name.
-		p.tell(inProgress(kiln.ReasonJobNameTaken, err.Error()))
+	case refusalReason(err) != "":
+		// The pod waits for its snapshot. With a stranger's object in place of it the render fails, and the next attempt has
+		// another name.
+		p.tell(inProgress(refusalReason(err), err.Error()))
 		return ctrl.Result{RequeueAfter: refusedRetry}, r.conclude(ctx, live.Revision, o, p)
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("hand render %s its snapshot: %w", render.Name, err)
@@ -237,10 +237,7 @@ func (r *Reconciler) conclude(ctx context.Context, rev *kiln.PackageRevision, o 
 	if err := writeStatus(ctx, r.Client, rev, p.status); err != nil {
 		return err
 	}
-	r.cancelled.forget(o.key())
-	if p.story != nil && p.story.finished {
-		r.edits.forget(o.key())
-	}
+	r.memory.written(o.revision, p.story != nil && p.story.finished)
 	for _, e := range p.events {
 		r.Recorder.Eventf(rev, nil, e.kind, e.reason, eventAction, "%s", e.note)
 	}

@@ -25,8 +25,11 @@ func startedEvent(render Render) notice {
 	return notice{corev1.EventTypeNormal, "RenderStarted", fmt.Sprintf("Job %s renders the contents %.12s.", render.Name, render.InputDigest)}
 }
 
-func supersededEvent(name string) notice {
-	return notice{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s is superseded: newer contents are to be rendered.", name)}
+func cancelledEvent(name string, lifecycle kiln.Lifecycle) notice {
+	if lifecycle != kiln.LifecycleDraft {
+		return notice{corev1.EventTypeNormal, "RenderCancelled", fmt.Sprintf("Render %s is cancelled: only a Draft is rendered, and the lifecycle is %s.", name, lifecycle)}
+	}
+	return notice{corev1.EventTypeNormal, "RenderSuperseded", fmt.Sprintf("Render %s is superseded: the contents have changed, or a new render was asked for.", name)}
 }
 
 func outcomeEvent(outcome *kiln.RenderOutcome, replay bool) notice {

@@ -84,6 +84,13 @@ func (e *JobExecutor) addObjects(ctx context.Context, render *Render) error {
 		return fmt.Errorf("list the ConfigMaps of Job %s: %w", render.Name, err)
 	}
 	render.take(objects.Items)
+	if render.Supplied && render.State == RenderActive {
+		present, err := hasIdentity(ctx, e.Client, render.Namespace)
+		if err != nil {
+			return err
+		}
+		render.Supplied = present
+	}
 	if render.State == RenderActive || len(render.Results) > 0 {
 		return nil
 	}
@@ -260,9 +267,12 @@ func (e *JobExecutor) Supply(ctx context.Context, render Render, files map[strin
 	if err != nil {
 		return fmt.Errorf("pack the snapshot: %w", err)
 	}
+	if err := ensureIdentity(ctx, e.Client, render.Namespace); err != nil {
+		return refusal(err)
+	}
 	err = e.Live.Create(ctx, snapshot)
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return refusal(err)
 	}
 	existing := &corev1.ConfigMap{}
 	if err := e.Live.Get(ctx, client.ObjectKeyFromObject(snapshot), existing); err != nil {

@@ -66,6 +66,7 @@ func (r *Reconciler) settle(ctx context.Context, o observed, p plan, render Rend
 	if err != nil {
 		return err
 	}
+	r.memory.harvested(o.revision, render)
 	if outcome.OutputDigest == outcome.InputDigest && !outcome.Succeeded {
 		outcome.OutputDigest = "" // Nothing was applied.
 	}
@@ -98,6 +99,9 @@ func (r *Reconciler) apply(ctx context.Context, o observed, outcome *kiln.Render
 		}
 		if result != nil && bundle.Digest(live.Files) == result.OutputDigest {
 			outcome.OutputDigest = result.OutputDigest
+			if live.Revision.Spec.Lifecycle != kiln.LifecycleDraft {
+				return live, nil // Its files are not touched any more.
+			}
 			written, err = r.Store.Apply(ctx, live, withConclusion(live.Files, live.Files, outcome))
 		} else if bundle.Digest(live.Files) != outcome.InputDigest || live.Revision.Spec.Lifecycle != kiln.LifecycleDraft {
 			return nil, errSuperseded

@@ -18,24 +18,47 @@ const rendererName = "kiln-renderer"
 // managedBy labels the objects that Kiln makes for itself; the caches of their kinds hold no others.
 var managedBy = client.MatchingLabels{"app.kubernetes.io/managed-by": "kiln"}
 
-// ensureIdentity makes the renderer's identity in a namespace, when it is first needed.
-func ensureIdentity(ctx context.Context, c client.Client, namespace string) error {
+// identity are the objects that make up the renderer's identity in a namespace.
+func identity(namespace string) []client.Object {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: rendererName, Labels: managedBy}
-	account := &corev1.ServiceAccount{ObjectMeta: meta}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rendererName},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: rendererName}},
+	return []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: meta},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: rendererName},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: rendererName}},
+		},
 	}
-	for _, obj := range []client.Object{account, binding} {
-		cached := obj.DeepCopyObject().(client.Object)
-		err := c.Get(ctx, client.ObjectKeyFromObject(obj), cached)
-		if err == nil {
-			continue
+}
+
+// missing are the objects of the renderer's identity that the cache does not have.
+func missing(ctx context.Context, c client.Client, namespace string) ([]client.Object, error) {
+	var missing []client.Object
+	for _, obj := range identity(namespace) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, obj)
+		case err != nil:
+			return nil, fmt.Errorf("look for the renderer's %T: %w", obj, err)
 		}
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("look for the renderer's %T: %w", obj, err)
-		}
+	}
+	return missing, nil
+}
+
+// hasIdentity says whether the renderer has an identity that Kiln made.
+func hasIdentity(ctx context.Context, c client.Client, namespace string) (bool, error) {
+	objects, err := missing(ctx, c, namespace)
+	return len(objects) == 0, err
+}
+
+// ensureIdentity makes the renderer's identity in a namespace, when it is first needed or has been deleted.
+func ensureIdentity(ctx context.Context, c client.Client, namespace string) error {
+	objects, err := missing(ctx, c, namespace)
+	if err != nil {
+		return err
+	}
+	for _, obj := range objects {
 		if err := c.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create the renderer's %T: %w", obj, err)
 		}

@@ -32,6 +32,8 @@ type observed struct {
 	renders []Render
 	// cancelled are renders that were cancelled before and that no status counts yet, with their names.
 	cancelled map[types.UID]string
+	// harvestedBefore are renders whose results were applied although their Jobs are not complete yet.
+	harvestedBefore map[types.UID]bool
 	// class is nil while the RenderClass that the revision names does not exist.
 	class *kiln.RenderClassSpec
 }
@@ -71,23 +73,26 @@ type harvest struct {
 // decide turns what was observed into a plan. It is pure: the tables of plan_test.go are its specification.
 func decide(o observed) plan {
 	p := plan{status: *o.revision.Status.DeepCopy()}
-	wanted := target{digest: o.contents.digest, request: requestOf(o.revision)}
+	wanted := o.target()
 	p.status.PackageConditions = o.contents.conditions
 
-	// A predecessor applied this result and died before it said so: the render goes on to its end.
+	if !o.revision.DeletionTimestamp.IsZero() {
+		p.cancel = o.atWorkBut(func(Render) bool { return false })
+		closeRender(&p.status, o.now)
+		p.tell(neverRendered(kiln.ReasonDeleting, "The PackageRevision is being deleted."))
+		return p
+	}
+	// A result that led to the present contents was applied, and whoever did it died, or met an edit of something else, before
+	// it said so: the render goes on to its end.
 	if h := o.appliedResult(wanted); h != nil {
-		p.cancel = o.activeExcept(h.render.UID)
+		p.cancel = o.atWorkBut(func(r Render) bool { return r.UID == h.render.UID })
+		supersede(&p, o, wanted, h.render.UID)
 		p.harvest = h
 		return p
 	}
-
 	draft := o.revision.Spec.Lifecycle == kiln.LifecycleDraft
-	for _, r := range o.renders {
-		if o.atWork(r) && (!draft || !wanted.isOf(r)) {
-			p.cancel = append(p.cancel, r)
-		}
-	}
-	supersede(&p, o, wanted)
+	p.cancel = o.atWorkBut(func(r Render) bool { return draft && wanted.isOf(r) })
+	supersede(&p, o, wanted, "")
 
 	if last := p.status.LastOutcome; wanted.settledBy(last) {
 		resumeOutcome(&p.status, last)
@@ -133,24 +138,37 @@ type target struct {
 	request string
 }
 
-func (t target) isOf(r Render) bool { return r.InputDigest == t.digest && r.Request == t.request }
+// target is what is wanted now. A request that came while the draft is suspended waits with everything else.
+func (o observed) target() target {
+	t := target{digest: o.contents.digest}
+	if !ptr.Deref(o.revision.Spec.Suspend, false) {
+		t.request = requestOf(o.revision)
+	}
+	return t
+}
+
+// is says whether something of this digest that answers this request is what is wanted. Without a request any answer will do.
+func (t target) is(digest, request string) bool { return digest == t.digest && t.answeredBy(request) }
+
+func (t target) answeredBy(request string) bool { return t.request == "" || t.request == request }
+
+func (t target) isOf(r Render) bool { return t.is(r.InputDigest, r.Request) }
 
 // settledBy says whether the outcome speaks of these contents: they came out of a success, or a failure was about them.
 func (t target) settledBy(last *kiln.RenderOutcome) bool {
-	if last == nil || last.Request != t.request {
+	if last == nil || !t.answeredBy(last.Request) {
 		return false
 	}
 	return last.OutputDigest == t.digest || !last.Succeeded && last.InputDigest == t.digest
 }
 
-// appliedResult finds a result that led to the present contents, of a render that the status still takes for running.
+// appliedResult finds a result that led to the present contents, unless the last outcome tells of it.
 func (o observed) appliedResult(wanted target) *harvest {
-	at := o.revision.Status.Render
-	if at == nil || at.Phase != kiln.PhaseRunning || at.InputDigest == wanted.digest {
+	if wanted.settledBy(o.revision.Status.LastOutcome) {
 		return nil
 	}
 	for _, r := range o.renders {
-		if string(r.UID) != at.JobUID || r.Request != wanted.request {
+		if r.InputDigest == wanted.digest || !wanted.answeredBy(r.Request) {
 			continue
 		}
 		for _, result := range r.Results {
@@ -165,7 +183,7 @@ func (o observed) appliedResult(wanted target) *harvest {
 // storedOutcome finds the result of the last outcome, when the contents have returned to its input.
 func (o observed) storedOutcome(wanted target) *harvest {
 	last := o.revision.Status.LastOutcome
-	if last == nil || !last.Succeeded || last.InputDigest != wanted.digest || last.Request != wanted.request {
+	if last == nil || !last.Succeeded || !wanted.is(last.InputDigest, last.Request) {
 		return nil
 	}
 	for _, r := range o.renders {
@@ -205,12 +223,7 @@ func (o observed) scheduledAt() time.Time {
 // atWork says whether there is anything to cancel. A render whose result was harvested is over, though its Job takes a second
 // or two to notice: it is left to the history limits.
 func (o observed) atWork(r Render) bool {
-	if r.State != RenderActive || o.harvested(r) {
-		return false
-	}
-	at := o.revision.Status.Render
-	awaited := at != nil && !isOver(at.Phase) && at.JobUID == string(r.UID)
-	return awaited || len(r.Results) == 0
+	return r.State == RenderActive && !o.harvested(r) && !o.harvestedBefore[r.UID]
 }
 
 func (o observed) harvested(r Render) bool {
@@ -218,14 +231,15 @@ func (o observed) harvested(r Render) bool {
 	return last != nil && last.JobUID == string(r.UID)
 }
 
-func (o observed) activeExcept(uid types.UID) []Render {
-	var active []Render
+// atWorkBut are the renders at work that keep does not spare.
+func (o observed) atWorkBut(keep func(Render) bool) []Render {
+	var found []Render
 	for _, r := range o.renders {
-		if o.atWork(r) && r.UID != uid {
-			active = append(active, r)
+		if o.atWork(r) && !keep(r) {
+			found = append(found, r)
 		}
 	}
-	return active
+	return found
 }
 
 // next is the coming attempt, and when it may begin.
@@ -243,7 +257,7 @@ func (o observed) nextAttempt(wanted target, ended *Render) next {
 		return next{ended.Attempt + 1, ended.Ended.Add(retryDelay(ended.Attempt)), fmt.Sprintf("Render %s failed: %s.", ended.Name, why)}
 	}
 	at := o.revision.Status.Render
-	if at == nil || at.Attempt == 0 || at.InputDigest != wanted.digest || at.Request != wanted.request {
+	if at == nil || at.Attempt == 0 || !wanted.is(at.InputDigest, at.Request) {
 		return next{attempt: 1}
 	}
 	if at.Phase == kiln.PhaseSucceeded {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -41,6 +42,23 @@ func (s *situation) withoutClass() *situation {
 
 func (s *situation) cancelledBefore(uid types.UID) *situation {
 	s.o.cancelled = map[types.UID]string{uid: "job-" + string(uid)}
+	return s
+}
+
+func (s *situation) harvestedBefore(uid types.UID) *situation {
+	s.o.harvestedBefore = map[types.UID]bool{uid: true}
+	return s
+}
+
+// closedRender is the status after a render that nothing came of.
+func (s *situation) closedRender(job types.UID) *situation {
+	s.o.revision.Status.Render = &kiln.RenderStatus{Phase: kiln.PhaseFailed, InputDigest: "new", JobUID: string(job), Attempt: 1}
+	return s
+}
+
+func (s *situation) deleting() *situation {
+	at := metav1.NewTime(noon)
+	s.o.revision.DeletionTimestamp = &at
 	return s
 }
 
@@ -198,6 +216,19 @@ func TestDecide(t *testing.T) {
 			decision{Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
 		},
 
+		"if the annotation that asked for a render is removed then nothing is rendered": {
+			contents("out").statusSettled(kiln.RenderOutcome{Succeeded: true, Reason: kiln.ReasonRenderSuccess, InputDigest: "in", OutputDigest: "out", JobUID: "done", Request: "before"}),
+			decision{Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
+		},
+		"if a render is asked for while the draft is suspended then a running one goes on": {
+			contents("in").suspended().request("now").statusRunning("in", "a", 1).render(active("a", "in")),
+			decision{Reason: kiln.ReasonRunning, Phase: kiln.PhaseRunning},
+		},
+		"if the revision is being deleted then its render is cancelled": {
+			contents("in").statusRunning("in", "a", 1).render(active("a", "in")).deleting(),
+			decision{Cancel: []types.UID{"a"}, Reason: kiln.ReasonDeleting, Finished: true, Phase: kiln.PhaseFailed},
+		},
+
 		// Run.
 		"if the render is running then leave it alone": {
 			contents("in").statusRunning("in", "a", 1).render(active("a", "in")),
@@ -250,7 +281,7 @@ func TestDecide(t *testing.T) {
 			decision{Start: 1, Phase: kiln.PhaseScheduled},
 		},
 		"if Jobs harvested one after the other are not complete yet then an edit leaves both alone": {
-			contents("new").statusSettled(rendered).render(active("done", "in", result)).render(active("before", "earlier", result)),
+			contents("new").statusSettled(rendered).render(active("done", "in", result)).render(active("before", "earlier", result)).harvestedBefore("before"),
 			decision{Start: 1, Phase: kiln.PhaseScheduled},
 		},
 		"if the lifecycle leaves Draft while a render runs then cancel it": {
@@ -270,6 +301,18 @@ func TestDecide(t *testing.T) {
 		"if a predecessor died between applying and saying so then harvest again": {
 			contents("out").statusRunning("in", "a", 1).render(active("a", "in", leadingTo("out"))),
 			decision{Harvest: "a", Phase: kiln.PhaseRunning},
+		},
+		"if the contents are the output of a render that no status ever took for running then harvest it": {
+			contents("out").render(active("a", "in", leadingTo("out"))),
+			decision{Harvest: "a"},
+		},
+		"if contents return to the output of an earlier render then its result tells so without a Job": {
+			contents("out").statusSettled(kiln.RenderOutcome{Succeeded: true, InputDigest: "x", OutputDigest: "y", JobUID: "done"}).render(ended("earlier", "in", leadingTo("out"))),
+			decision{Harvest: "earlier", Phase: kiln.PhaseSucceeded},
+		},
+		"if the old files are put back after the lifecycle left Draft then the status speaks of their render": {
+			contents("out").statusSettled(rendered).lifecycle(kiln.LifecycleProposed).closedRender("b"),
+			decision{Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
 		},
 		"if a result leads elsewhere than to the contents then its render is superseded": {
 			contents("new").statusRunning("in", "a", 1).render(active("a", "in", leadingTo("out"))),

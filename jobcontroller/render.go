@@ -19,7 +19,8 @@ type Executor interface {
 	// Start begins a render, or finds the one that was begun under the order's name. It fails with ErrQuota, ErrNameTaken
 	// or ErrClosing, as the case may be.
 	Start(ctx context.Context, order Order) (Render, error)
-	// Supply hands a render its snapshot. It does nothing when the render has it.
+	// Supply hands a render what it needs: its snapshot, and an identity to publish with. It does nothing when the render has
+	// both, and fails with ErrQuota, ErrNameTaken or ErrClosing, as the case may be.
 	Supply(ctx context.Context, render Render, files map[string]string) error
 	// Cancel ends a render and removes all of it, its result included. A render that is gone already is fine.
 	Cancel(ctx context.Context, render Render) error
@@ -73,7 +74,7 @@ type Render struct {
 	Succeeded bool
 	// Why says in words why a render that is over did not succeed.
 	Why string
-	// Supplied: it has its snapshot.
+	// Supplied: it has its snapshot and an identity.
 	Supplied bool
 	// Results are what it published, oldest first.
 	Results []StoredResult

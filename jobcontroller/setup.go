@@ -63,12 +63,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, image string, workers int) err
 	if err != nil {
 		return fmt.Errorf("make a client without a cache: %w", err)
 	}
-	// The first render of a namespace should not wait for these to be listed.
-	for _, obj := range []client.Object{&corev1.ServiceAccount{}, &rbacv1.RoleBinding{}} {
-		if _, err := mgr.GetCache().GetInformer(ctx, obj, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch %T: %w", obj, err)
-		}
-	}
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &batchv1.Job{}, indexOwner, controllerUID); err != nil {
 		return fmt.Errorf("index Jobs by owner: %w", err)
@@ -90,6 +84,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, image string, workers int) err
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.revisionOfResult), builder.WithPredicates(isResult())).
 		Watches(&kiln.RenderClass{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRenderClassNotFound))).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded))).
+		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRunning)), builder.WithPredicates(isDeletion())).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRunning)), builder.WithPredicates(isDeletion())).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded)), builder.WithPredicates(isEndOfRender())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -124,7 +120,7 @@ func (r *Reconciler) notingEdits() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool {
 			if rev, ok := e.Object.(*kiln.PackageRevision); ok && rev.Status.Render == nil {
-				r.edits.saw(client.ObjectKeyFromObject(rev), r.Clock.Now())
+				r.memory.sawEdit(rev, r.Clock.Now())
 			}
 			return true
 		},
@@ -132,7 +128,7 @@ func (r *Reconciler) notingEdits() predicate.Predicate {
 			before, okBefore := e.ObjectOld.(*kiln.PackageRevision)
 			after, okAfter := e.ObjectNew.(*kiln.PackageRevision)
 			if okBefore && okAfter && !sameWork(before, after) {
-				r.edits.saw(client.ObjectKeyFromObject(after), r.Clock.Now())
+				r.memory.sawEdit(after, r.Clock.Now())
 			}
 			return true
 		},
@@ -150,9 +146,19 @@ func changedForUs() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, okBefore := e.ObjectOld.(*kiln.PackageRevision)
 			after, okAfter := e.ObjectNew.(*kiln.PackageRevision)
-			return !okBefore || !okAfter || before.UID != after.UID || before.Generation != after.Generation || requestOf(before) != requestOf(after)
+			return !okBefore || !okAfter || before.UID != after.UID || before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || requestOf(before) != requestOf(after)
 		},
 		DeleteFunc: func(event.DeleteEvent) bool { return true },
+	}
+}
+
+// isDeletion passes the renderer's identity going away: the renders that run need a new one.
+func isDeletion() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 // The functions of this file move status.render from one phase to the next.
 
 // supersede counts the renders that newer contents made pointless: those that are to be cancelled, those that were and are
-// not counted yet, and the one that the status takes for running although other contents are wanted, whoever removed it.
-func supersede(p *plan, o observed, wanted target) {
+// not counted yet, and the one that the status takes for running although other contents are wanted, whoever removed it; but
+// not the one whose result is about to be harvested.
+func supersede(p *plan, o observed, wanted target, harvested types.UID) {
 	names := maps.Clone(o.cancelled)
 	if names == nil {
 		names = map[types.UID]string{}
@@ -25,12 +26,12 @@ func supersede(p *plan, o observed, wanted target) {
 		names[r.UID] = r.Name
 	}
 	at := p.status.Render
-	stale := at != nil && !isOver(at.Phase) && (at.InputDigest != wanted.digest || at.Request != wanted.request)
+	stale := at != nil && !isOver(at.Phase) && at.JobUID != string(harvested) && !wanted.is(at.InputDigest, at.Request)
 	if stale && at.Phase == kiln.PhaseRunning {
 		names[types.UID(at.JobUID)] = at.JobName
 	}
 	for _, name := range slices.Sorted(maps.Values(names)) {
-		p.events = append(p.events, supersededEvent(name))
+		p.events = append(p.events, cancelledEvent(name, o.revision.Spec.Lifecycle))
 	}
 	switch {
 	case stale:
@@ -46,7 +47,7 @@ func supersede(p *plan, o observed, wanted target) {
 // scheduled makes the status speak of the render that is wanted. What is known of it already is kept.
 func scheduled(status *kiln.PackageRevisionStatus, o observed, wanted target) {
 	at := status.Render
-	if at != nil && !isOver(at.Phase) && at.InputDigest == wanted.digest && at.Request == wanted.request {
+	if at != nil && !isOver(at.Phase) && wanted.is(at.InputDigest, at.Request) {
 		at.Phase = kiln.PhaseScheduled
 		at.NextAttemptTime = nil
 		return
@@ -120,7 +121,7 @@ func settled(status *kiln.PackageRevisionStatus, render Render, outcome kiln.Ren
 // render of them had finished.
 func resumeOutcome(status *kiln.PackageRevisionStatus, last *kiln.RenderOutcome) {
 	at := status.Render
-	if at != nil && isOver(at.Phase) {
+	if at != nil && isOver(at.Phase) && at.JobUID == last.JobUID {
 		return
 	}
 	resumed := &kiln.RenderStatus{

@@ -122,11 +122,23 @@ func writeStatus(ctx context.Context, c client.Client, rev *kiln.PackageRevision
 	if equality.Semantic.DeepEqual(rev.Status, status) {
 		return nil
 	}
-	changed := rev.DeepCopy()
-	changed.Status = status
-	patch := client.MergeFromWithOptions(rev, client.MergeFromWithOptimisticLock{})
-	if err := c.Status().Patch(ctx, changed, patch); err != nil {
+	err := patchStatus(ctx, c, rev, status)
+	if tooLargeForStorage(err) {
+		// The contents leave hardly any room: what they are is more important than how they came about.
+		status.PackageConditions = nil
+		if status.Render != nil {
+			status.Render.Steps = nil
+		}
+		err = patchStatus(ctx, c, rev, status)
+	}
+	if err != nil {
 		return fmt.Errorf("write the status: %w", stale(err))
 	}
 	return nil
+}
+
+func patchStatus(ctx context.Context, c client.Client, rev *kiln.PackageRevision, status kiln.PackageRevisionStatus) error {
+	changed := rev.DeepCopy()
+	changed.Status = status
+	return c.Status().Patch(ctx, changed, client.MergeFromWithOptions(rev, client.MergeFromWithOptimisticLock{}))
 }

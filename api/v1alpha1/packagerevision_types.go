@@ -52,6 +52,7 @@ type PackageRevisionSpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[^\x00-\x1f\x7f]+$`
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="packageName cannot be changed: create another PackageRevision"
 	PackageName string `json:"packageName"`
 
@@ -389,6 +390,8 @@ const (
 	ReasonJobNameTaken = "JobNameTaken"
 	// ReasonNotDraft: contents that were not rendered are not rendered any more, since the lifecycle is past Draft.
 	ReasonNotDraft = "NotDraft"
+	// ReasonDeleting: the PackageRevision is being deleted.
+	ReasonDeleting = "Deleting"
 	// ReasonRenderSuccess: the contents are the output of a successful render.
 	ReasonRenderSuccess = "RenderSuccess"
 	// ReasonRenderFailed: a failure that has no class of its own.
