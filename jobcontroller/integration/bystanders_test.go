@@ -76,16 +76,16 @@ func TestAnIdentityThatIsDeletedMeanwhileIsMadeAgain(t *testing.T) {
 func TestAQuotaThatRefusesTheSnapshotIsSaidAndItsGrowthStartsTheRender(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "few-configmaps"}}
-	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("1")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "no-configmaps"}}
+	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("0")}
 	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
 	g.Eventually(func() string {
-		return kubectl(t, ns, "get", "resourcequota", "few-configmaps", "-o", "jsonpath={.status.used}")
-	}).WithTimeout(patience).Should(ContainSubstring(`"count/configmaps":"1"`))
+		return kubectl(t, ns, "get", "resourcequota", "no-configmaps", "-o", "jsonpath={.status.hard}")
+	}).WithTimeout(patience).Should(ContainSubstring("count/configmaps"))
 
 	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")}))
 	waitFor(t, rev, ContainElement("RenderFinished=False/QuotaExceeded"))
-	kubectl(t, ns, "patch", "resourcequota", "few-configmaps", "--type=merge", "-p", `{"spec":{"hard":{"count/configmaps":"10"}}}`)
+	kubectl(t, ns, "patch", "resourcequota", "no-configmaps", "--type=merge", "-p", `{"spec":{"hard":{"count/configmaps":"10"}}}`)
 	waitRendered(t, rev)
 }
 
