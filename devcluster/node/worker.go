@@ -165,7 +165,7 @@ func (w *podWorker) run(ctx context.Context) {
 	close(stopPublishing)
 	<-published
 	for w.finished && !w.writeStatus(ctx) && ctx.Err() == nil {
-		time.Sleep(statusRetry)
+		pause(ctx, statusRetry)
 	}
 	w.awaitDeletion(ctx)
 	w.cleanUp()
@@ -227,7 +227,7 @@ func (w *podWorker) prepareVolumes(alive context.Context, pod *corev1.Pod) bool 
 			return true
 		case apierrors.IsForbidden(err) && time.Since(begin) < authorizerLag:
 			// The API server lets a node read what its pods use, as soon as it has noticed them.
-			time.Sleep(authorizerPoll)
+			pause(alive, authorizerPoll)
 			continue
 		case err.Error() != reported:
 			reported = err.Error()
@@ -302,7 +302,7 @@ func (w *podWorker) awaitDeletion(ctx context.Context) {
 			break
 		}
 		w.log.Error(err, "Removing the ended pod failed, trying again")
-		time.Sleep(statusRetry)
+		pause(ctx, statusRetry)
 	}
 	// A finalizer may keep the object for a while.
 	select {
@@ -327,4 +327,12 @@ func isTerminal(pod *corev1.Pod) bool {
 
 func gracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 30)) * time.Second
+}
+
+// pause waits, unless ctx ends before.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,14 +73,8 @@ func TestAnIdentityThatIsDeletedMeanwhileIsMadeAgain(t *testing.T) {
 }
 
 func TestAQuotaThatRefusesTheSnapshotIsSaidAndItsGrowthStartsTheRender(t *testing.T) {
-	g := NewWithT(t)
 	ns := namespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "no-configmaps"}}
-	quota.Spec.Hard = corev1.ResourceList{"count/configmaps": resource.MustParse("0")}
-	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
-	g.Eventually(func() string {
-		return kubectl(t, ns, "get", "resourcequota", "no-configmaps", "-o", "jsonpath={.status.hard}")
-	}).WithTimeout(patience).Should(ContainSubstring("count/configmaps"))
+	limit(t, ns, "no-configmaps", "count/configmaps", "0")
 
 	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")}))
 	waitFor(t, rev, ContainElement("RenderFinished=False/QuotaExceeded"))

@@ -9,21 +9,29 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
 )
 
-func TestAQuotaThatRefusesTheJobIsSaidAndItsGrowthStartsTheRender(t *testing.T) {
+// limit makes a ResourceQuota and waits until it holds.
+func limit(t *testing.T, namespace, name string, what corev1.ResourceName, most string) {
+	t.Helper()
 	g := NewWithT(t)
-	ns := namespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "no-jobs"}}
-	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("0")}
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	quota.Spec.Hard = corev1.ResourceList{what: resource.MustParse(most)}
 	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
 	g.Eventually(func(g Gomega) {
 		now := &corev1.ResourceQuota{}
-		g.Expect(admin.Get(t.Context(), clientKey(quota), now)).To(Succeed())
+		g.Expect(admin.Get(t.Context(), client.ObjectKeyFromObject(quota), now)).To(Succeed())
 		g.Expect(now.Status.Hard).NotTo(BeEmpty())
 	}).WithTimeout(patience).Should(Succeed())
+}
+
+func TestAQuotaThatRefusesTheJobIsSaidAndItsGrowthStartsTheRender(t *testing.T) {
+	g := NewWithT(t)
+	ns := namespace(t)
+	limit(t, ns, "no-jobs", "count/jobs.batch", "0")
 
 	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "1")}))
 	now := waitFor(t, rev, ContainElements("RenderFinished=False/QuotaExceeded", "Reconciling=True/QuotaExceeded"))
@@ -37,13 +45,7 @@ func TestAQuotaThatRefusesTheJobIsSaidAndItsGrowthStartsTheRender(t *testing.T) 
 func TestHarvestedJobsGiveWayWhenTheQuotaForJobsIsUsedUp(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
-	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "two-jobs"}}
-	quota.Spec.Hard = corev1.ResourceList{"count/jobs.batch": resource.MustParse("2")}
-	g.Expect(admin.Create(t.Context(), quota)).To(Succeed())
-	g.Eventually(func() string {
-		return kubectl(t, ns, "get", "resourcequota", "two-jobs", "-o", "jsonpath={.status.hard}")
-	}).
-		WithTimeout(patience).Should(ContainSubstring("jobs.batch"))
+	limit(t, ns, "two-jobs", "count/jobs.batch", "2")
 
 	rev := create(t, revision(ns, "web", map[string]string{"Kptfile": kptfile(setNamespace("shop")), "cm.yaml": configMap("cm", "0")}))
 	for _, value := range []string{"1", "2", "3"} {

@@ -190,8 +190,6 @@ func messageOf(rev *kiln.PackageRevision, conditionType string) string {
 	return c.Message
 }
 
-func clientKey(obj client.Object) client.ObjectKey { return client.ObjectKeyFromObject(obj) }
-
 // waitJobsOver waits until no Job of the revision is active.
 func waitJobsOver(t *testing.T, rev *kiln.PackageRevision) {
 	t.Helper()
