@@ -134,8 +134,6 @@ func statusOf(value bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-func conditionStatus(text string) metav1.ConditionStatus { return metav1.ConditionStatus(text) }
-
 func validStatus(text string) bool {
 	return text == string(metav1.ConditionTrue) || text == string(metav1.ConditionFalse) || text == string(metav1.ConditionUnknown)
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"unicode/utf8"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
@@ -91,7 +92,7 @@ func packageConditions(content string) []kiln.PackageCondition {
 		seen[c.Type] = true
 		conditions = append(conditions, kiln.PackageCondition{
 			Type:    c.Type,
-			Status:  conditionStatus(c.Status),
+			Status:  metav1.ConditionStatus(c.Status),
 			Reason:  truncate(c.Reason, maxConditionText),
 			Message: truncate(c.Message, maxConditionText),
 		})

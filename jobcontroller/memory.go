@@ -11,9 +11,9 @@ import (
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
 )
 
-// What the controller remembers only makes it quicker or its metrics better: it may be lost at any moment.
+// What the controller remembers only makes it quicker, or its metrics and counts better: it may be lost at any moment.
 
-// memory is what the controller remembers of the revisions that it has something to do for.
+// memory is what the controller remembers of the revisions that exist.
 type memory struct {
 	mu        sync.Mutex
 	revisions map[types.NamespacedName]*remembered

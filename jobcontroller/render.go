@@ -85,8 +85,7 @@ type StoredResult struct {
 	Namespace string
 	Name      string
 	UID       types.UID
-	// InputDigest and OutputDigest are what the result claims to have come from and to lead to.
-	InputDigest  string
+	// OutputDigest is what the result claims to lead to.
 	OutputDigest string
 }
 

@@ -48,44 +48,6 @@ func Conditions(content string) ([]Condition, error) {
 	return conditions, nil
 }
 
-// ReadinessGates are the condition types in info.readinessGates, in their order.
-func ReadinessGates(content string) ([]string, error) {
-	d, err := parse(content)
-	if err != nil {
-		return nil, err
-	}
-	gates := valueOf(valueOf(d.root, "info"), "readinessGates")
-	if gates == nil || gates.Kind != yaml.SequenceNode {
-		return nil, nil
-	}
-	var types []string
-	for _, gate := range gates.Content {
-		if conditionType := textOf(gate, "conditionType"); conditionType != "" {
-			types = append(types, conditionType)
-		}
-	}
-	return types, nil
-}
-
-// Annotations are the Kptfile's metadata.annotations; nil if it has none or cannot be read.
-func Annotations(content string) map[string]string {
-	d, err := parse(content)
-	if err != nil {
-		return nil
-	}
-	annotations := valueOf(valueOf(d.root, "metadata"), "annotations")
-	if annotations == nil || annotations.Kind != yaml.MappingNode {
-		return nil
-	}
-	found := map[string]string{}
-	for i := 0; i+1 < len(annotations.Content); i += 2 {
-		if annotations.Content[i+1].Kind == yaml.ScalarNode {
-			found[annotations.Content[i].Value] = annotations.Content[i+1].Value
-		}
-	}
-	return found
-}
-
 func parse(content string) (*document, error) {
 	if hasForeignBreaks(content) {
 		return nil, fmt.Errorf("%w: it has line breaks of other kinds than LF and CRLF", ErrNotEditable)

@@ -223,21 +223,6 @@ func TestWithoutStatusIsTheSameWhateverTheConditions(t *testing.T) {
 	g.Expect(ok).To(BeFalse())
 }
 
-func TestAnnotations(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(Annotations("metadata:\n  annotations:\n    a: \"true\"\n    b: [1]\n")).To(Equal(map[string]string{"a": "true"}))
-	g.Expect(Annotations(body)).To(BeNil())
-	g.Expect(Annotations("a: [")).To(BeNil())
-}
-
-func TestReadinessGates(t *testing.T) {
-	g := NewWithT(t)
-	g.Expect(ReadinessGates("info:\n  readinessGates:\n  - conditionType: Reviewed\n  - other: x\n  - conditionType: Tested\n")).To(Equal([]string{"Reviewed", "Tested"}))
-	g.Expect(ReadinessGates(body)).To(BeEmpty())
-	_, err := ReadinessGates("a: [")
-	g.Expect(err).To(MatchError(ErrNotEditable))
-}
-
 func TestConditionsThatContradictEachOtherAreRefused(t *testing.T) {
 	g := NewWithT(t)
 	_, err := SetConditions(body, []Condition{rendered, rendered})
