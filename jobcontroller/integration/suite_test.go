@@ -150,13 +150,44 @@ func install(ctx context.Context) error {
 		{"apply", "-f", filepath.Join(repository, "config/manager/namespace.yaml")},
 		{"apply", "--server-side", "-k", filepath.Join(repository, "config/crd")},
 		{"apply", "-k", filepath.Join(repository, "config/rbac")},
+		{"apply", "-k", filepath.Join(repository, "config/policy")},
 		{"wait", "--for=condition=Established", "--timeout=60s", "crd/packagerevisions.kiln.dev", "crd/renderclasses.kiln.dev"},
 	} {
 		if err := command("kubectl", args...).Run(); err != nil {
 			return fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
 		}
 	}
+	if err := waitPolicies(ctx); err != nil {
+		return err
+	}
 	return writeControllerConfig(ctx)
+}
+
+// waitPolicies waits until every policy refuses what it has to; they take effect a second or two after they are made.
+func waitPolicies(ctx context.Context) error {
+	kilns := metav1.ObjectMeta{Namespace: "default", Name: "probe", Labels: map[string]string{kiln.LabelComponent: "probe"}}
+	published := &kiln.PackageRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "probe-"}}
+	published.Spec.PackageName = "probe"
+	published.Annotations = map[string]string{kiln.AnnotationRenderRequestedAt: "not ASCII: é"}
+	probes := map[string]client.Object{
+		"configmaps":       &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe", Labels: map[string]string{kiln.LabelComponent: kiln.ComponentResult}}},
+		"packagerevisions": published,
+		"pods":             &corev1.Pod{ObjectMeta: kilns, Spec: corev1.PodSpec{ServiceAccountName: "kiln-renderer", Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
+	}
+	for what, probe := range probes {
+		deadline := time.Now().Add(patience)
+		for {
+			err := admin.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
+			if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("the policy for %s does not take effect: %w", what, err)
+			}
+			time.Sleep(pollInterval)
+		}
+	}
+	return nil
 }
 
 func controllerConfig() string { return filepath.Join(work, "controller.kubeconfig") }
