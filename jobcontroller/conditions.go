@@ -22,8 +22,10 @@ type story struct {
 	finished bool
 	// rendered: what the last render of these contents came to; nil when there is none to speak of.
 	rendered *bool
-	reason   string
-	message  string
+	// ready: there is nothing left to do and nothing wrong.
+	ready   bool
+	reason  string
+	message string
 }
 
 func inProgress(reason, message string) story {
@@ -32,7 +34,7 @@ func inProgress(reason, message string) story {
 
 func succeeded(message string) story {
 	yes := true
-	return story{finished: true, rendered: &yes, reason: kiln.ReasonRenderSuccess, message: message}
+	return story{finished: true, rendered: &yes, ready: true, reason: kiln.ReasonRenderSuccess, message: message}
 }
 
 func failed(reason, message string) story {
@@ -43,6 +45,17 @@ func failed(reason, message string) story {
 // neverRendered is told of contents that no render has seen and none will.
 func neverRendered(reason, message string) story {
 	return story{finished: true, reason: reason, message: message}
+}
+
+// notDraftStory is told of contents that no render came to and that are not rendered any more. What was published without
+// Kiln is nobody's fault.
+func notDraftStory(lifecycle kiln.Lifecycle) story {
+	if lifecycle == kiln.LifecycleProposed {
+		return neverRendered(kiln.ReasonNotDraft, "These contents were not rendered, and only a Draft is. Return the lifecycle to Draft to render them.")
+	}
+	told := neverRendered(kiln.ReasonNotDraft, "These contents were imported: Kiln did not render them, and renders only a Draft.")
+	told.ready = true
+	return told
 }
 
 // tell sets the conditions of the status. Conditions that say nothing new keep their transition times.
@@ -76,8 +89,8 @@ func tell(status *kiln.PackageRevisionStatus, s story, generation int64, now tim
 	} else {
 		drop(kiln.ConditionRendered)
 	}
-	set(kiln.ConditionReady, s.rendered != nil && *s.rendered, s.reason, s.message)
-	if s.finished && (s.rendered == nil || !*s.rendered) {
+	set(kiln.ConditionReady, s.ready, s.reason, s.message)
+	if s.finished && !s.ready {
 		set(kiln.ConditionStalled, true, s.reason, s.message)
 	} else {
 		drop(kiln.ConditionStalled)

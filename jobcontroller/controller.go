@@ -225,6 +225,8 @@ func refusalReason(err error) string {
 		return kiln.ReasonQuotaExceeded
 	case errors.Is(err, ErrNameTaken):
 		return kiln.ReasonJobNameTaken
+	case errors.Is(err, ErrIdentity):
+		return kiln.ReasonIdentityInvalid
 	}
 	return ""
 }

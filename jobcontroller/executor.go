@@ -166,7 +166,7 @@ func newestFirst(a, b Render) int {
 
 // Start implements Executor.
 func (e *JobExecutor) Start(ctx context.Context, order Order) (Render, error) {
-	if err := ensureIdentity(ctx, e.Client, order.Revision.Namespace); err != nil {
+	if err := e.ensureIdentity(ctx, order.Revision.Namespace); err != nil {
 		return Render{}, refusal(err)
 	}
 	// A namesake that is being deleted is a cancelled render of the same generation; its name is not used again, nor is one
@@ -267,7 +267,7 @@ func (e *JobExecutor) Supply(ctx context.Context, render Render, files map[strin
 	if err != nil {
 		return fmt.Errorf("pack the snapshot: %w", err)
 	}
-	if err := ensureIdentity(ctx, e.Client, render.Namespace); err != nil {
+	if err := e.ensureIdentity(ctx, render.Namespace); err != nil {
 		return refusal(err)
 	}
 	err = e.Live.Create(ctx, snapshot)

@@ -2,7 +2,9 @@ package jobcontroller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -31,36 +33,71 @@ func identity(namespace string) []client.Object {
 	}
 }
 
-// missing are the objects of the renderer's identity that the cache does not have.
-func missing(ctx context.Context, c client.Client, namespace string) ([]client.Object, error) {
+// missing are the objects of the renderer's identity that the cache does not have. It fails with ErrIdentity if one that it
+// has is not what Kiln made.
+func missing(ctx context.Context, c client.Reader, namespace string) ([]client.Object, error) {
 	var missing []client.Object
-	for _, obj := range identity(namespace) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(obj), obj.DeepCopyObject().(client.Object))
+	for _, want := range identity(namespace) {
+		have := want.DeepCopyObject().(client.Object)
+		err := c.Get(ctx, client.ObjectKeyFromObject(want), have)
 		switch {
 		case apierrors.IsNotFound(err):
-			missing = append(missing, obj)
+			missing = append(missing, want)
 		case err != nil:
-			return nil, fmt.Errorf("look for the renderer's %T: %w", obj, err)
+			return nil, fmt.Errorf("look for the renderer's %T: %w", want, err)
+		case !serves(have, want):
+			return nil, identityError(namespace)
 		}
 	}
 	return missing, nil
 }
 
+// serves says whether an object that has the name of a part of the identity does what that part is for. Any ServiceAccount does.
+func serves(have, want client.Object) bool {
+	binding, ok := have.(*rbacv1.RoleBinding)
+	if !ok {
+		return true
+	}
+	made := want.(*rbacv1.RoleBinding)
+	return binding.RoleRef == made.RoleRef && slices.Contains(binding.Subjects, made.Subjects[0])
+}
+
+func identityError(namespace string) error {
+	return fmt.Errorf("%w: RoleBinding %s in namespace %s does not bind the ServiceAccount %s to the ClusterRole %s; delete it, and Kiln makes it anew",
+		ErrIdentity, rendererName, namespace, rendererName, rendererName)
+}
+
 // hasIdentity says whether the renderer has an identity that Kiln made.
-func hasIdentity(ctx context.Context, c client.Client, namespace string) (bool, error) {
+func hasIdentity(ctx context.Context, c client.Reader, namespace string) (bool, error) {
 	objects, err := missing(ctx, c, namespace)
+	if errors.Is(err, ErrIdentity) {
+		return false, nil
+	}
 	return len(objects) == 0, err
 }
 
-// ensureIdentity makes the renderer's identity in a namespace, when it is first needed or has been deleted.
-func ensureIdentity(ctx context.Context, c client.Client, namespace string) error {
-	objects, err := missing(ctx, c, namespace)
+// ensureIdentity makes the renderer's identity in a namespace, when it is first needed or has been deleted. It fails with
+// ErrIdentity if somebody made one that does not serve.
+func (e *JobExecutor) ensureIdentity(ctx context.Context, namespace string) error {
+	objects, err := missing(ctx, e.Client, namespace)
 	if err != nil {
 		return err
 	}
-	for _, obj := range objects {
-		if err := c.Create(ctx, obj); err != nil && !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("create the renderer's %T: %w", obj, err)
+	for _, want := range objects {
+		err := e.Client.Create(ctx, want)
+		if apierrors.IsAlreadyExists(err) {
+			// It lacks Kiln's label, so the cache does not have it.
+			have := want.DeepCopyObject().(client.Object)
+			if err := e.Live.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+				return fmt.Errorf("look for the renderer's %T: %w", want, err)
+			}
+			if !serves(have, want) {
+				return identityError(namespace)
+			}
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("create the renderer's %T: %w", want, err)
 		}
 	}
 	return nil

@@ -101,7 +101,7 @@ func decide(o observed) plan {
 	}
 	if !draft {
 		closeRender(&p.status, o.now)
-		p.tell(neverRendered(kiln.ReasonNotDraft, "These contents were not rendered, and only a Draft is. Return the lifecycle to Draft to render them."))
+		p.tell(notDraftStory(o.revision.Spec.Lifecycle))
 		return p
 	}
 	if h := o.storedOutcome(wanted); h != nil {
@@ -138,10 +138,11 @@ type target struct {
 	request string
 }
 
-// target is what is wanted now. A request that came while the draft is suspended waits with everything else.
+// target is what is wanted now. A request that came while the draft is suspended waits with everything else, and nothing but
+// a draft answers one.
 func (o observed) target() target {
 	t := target{digest: o.contents.digest}
-	if !ptr.Deref(o.revision.Spec.Suspend, false) {
+	if !ptr.Deref(o.revision.Spec.Suspend, false) && o.revision.Spec.Lifecycle == kiln.LifecycleDraft {
 		t.request = requestOf(o.revision)
 	}
 	return t

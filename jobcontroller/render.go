@@ -16,11 +16,11 @@ type Executor interface {
 	// Renders are the renders of a revision that are not being deleted, those that ended included, in no order. One that
 	// expected names is looked up live when it is not among them.
 	Renders(ctx context.Context, rev *kiln.PackageRevision, expected string) ([]Render, error)
-	// Start begins a render, or finds the one that was begun under the order's name. It fails with ErrQuota, ErrNameTaken
-	// or ErrClosing, as the case may be.
+	// Start begins a render, or finds the one that was begun under the order's name. It fails with ErrQuota,
+	// ErrNameTaken, ErrIdentity or ErrClosing, as the case may be.
 	Start(ctx context.Context, order Order) (Render, error)
 	// Supply hands a render what it needs: its snapshot, and an identity to publish with. It does nothing when the render has
-	// both, and fails with ErrQuota, ErrNameTaken or ErrClosing, as the case may be.
+	// both, and fails with ErrQuota, ErrNameTaken, ErrIdentity or ErrClosing, as the case may be.
 	Supply(ctx context.Context, render Render, files map[string]string) error
 	// Cancel ends a render and removes all of it, its result included. A render that is gone already is fine.
 	Cancel(ctx context.Context, render Render) error
@@ -38,6 +38,8 @@ var (
 	ErrQuota = errors.New("the namespace's quota is used up")
 	// ErrNameTaken: an object that is not Kiln's has the render's name.
 	ErrNameTaken = errors.New("another object has the render's name")
+	// ErrIdentity: somebody else's object is in the place of the identity that the renderer publishes with.
+	ErrIdentity = errors.New("the renderer's identity is not the one that Kiln made")
 	// ErrClosing: the namespace is being deleted.
 	ErrClosing = errors.New("the namespace is being deleted")
 )

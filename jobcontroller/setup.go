@@ -3,6 +3,7 @@ package jobcontroller
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -85,7 +86,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, image string, workers int) err
 		Watches(&kiln.RenderClass{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRenderClassNotFound))).
 		Watches(&corev1.ResourceQuota{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded))).
 		Watches(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRunning)), builder.WithPredicates(isDeletion())).
-		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRunning)), builder.WithPredicates(isDeletion())).
+		Watches(&rbacv1.RoleBinding{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonRunning, kiln.ReasonIdentityInvalid)), builder.WithPredicates(isChangeOrDeletion())).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(r.revisionsWaitingFor(kiln.ReasonQuotaExceeded)), builder.WithPredicates(isEndOfRender())).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -162,6 +163,16 @@ func isDeletion() predicate.Predicate {
 	}
 }
 
+// isChangeOrDeletion passes what can make the renderer's identity unsound, or sound again.
+func isChangeOrDeletion() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(e event.UpdateEvent) bool { return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() },
+		DeleteFunc:  func(event.DeleteEvent) bool { return true },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
 // isEndOfRender passes Jobs that end or go: they may make room for one that a quota refused.
 func isEndOfRender() predicate.Predicate {
 	return predicate.Funcs{
@@ -207,9 +218,9 @@ func (r *Reconciler) revisionOfResult(ctx context.Context, obj client.Object) []
 	return nil
 }
 
-// revisionsWaitingFor finds the revisions whose render waits for the reason given: in the object's namespace, or all for a
+// revisionsWaitingFor finds the revisions whose render waits for one of the reasons: in the object's namespace, or all for a
 // cluster-scoped object.
-func (r *Reconciler) revisionsWaitingFor(reason string) handler.MapFunc {
+func (r *Reconciler) revisionsWaitingFor(reasons ...string) handler.MapFunc {
 	return func(ctx context.Context, obj client.Object) []reconcile.Request {
 		revisions := &kiln.PackageRevisionList{}
 		if err := r.Client.List(ctx, revisions, client.InNamespace(obj.GetNamespace()), client.DisableReadYourWritesConsistency); err != nil {
@@ -219,7 +230,7 @@ func (r *Reconciler) revisionsWaitingFor(reason string) handler.MapFunc {
 		for i := range revisions.Items {
 			rev := &revisions.Items[i]
 			for _, c := range rev.Status.Conditions {
-				if c.Type == kiln.ConditionRenderFinished && c.Reason == reason {
+				if c.Type == kiln.ConditionRenderFinished && slices.Contains(reasons, c.Reason) {
 					waiting = append(waiting, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(rev)})
 				}
 			}

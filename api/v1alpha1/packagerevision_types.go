@@ -388,6 +388,8 @@ const (
 	ReasonRetrying = "Retrying"
 	// ReasonJobNameTaken: an object that is not Kiln's has the name of the render's Job or snapshot.
 	ReasonJobNameTaken = "JobNameTaken"
+	// ReasonIdentityInvalid: the identity that the renderer publishes with, in the namespace, is not the one that Kiln made.
+	ReasonIdentityInvalid = "RendererIdentityInvalid"
 	// ReasonNotDraft: contents that were not rendered are not rendered any more, since the lifecycle is past Draft.
 	ReasonNotDraft = "NotDraft"
 	// ReasonDeleting: the PackageRevision is being deleted.
