@@ -166,8 +166,10 @@ func isDeletion() predicate.Predicate {
 // isChangeOrDeletion passes what can make the renderer's identity unsound, or sound again.
 func isChangeOrDeletion() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		UpdateFunc:  func(e event.UpdateEvent) bool { return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() },
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion()
+		},
 		DeleteFunc:  func(event.DeleteEvent) bool { return true },
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -44,6 +44,7 @@ var (
 	// work is a folder for this run; the cluster's state is in a folder of its own below it.
 	work, state string
 	adminFile   string
+	adminConfig *rest.Config
 	admin       client.Client
 	clientset   *kubernetes.Clientset
 	// theController is the one that runs while a test does not say otherwise.
@@ -117,19 +118,18 @@ func startCluster() error {
 		return fmt.Errorf("start the embedded cluster: %w", err)
 	}
 	adminFile = strings.TrimSpace(string(out))
-	config, err := clientcmd.BuildConfigFromFlags("", adminFile)
-	if err != nil {
+	if adminConfig, err = clientcmd.BuildConfigFromFlags("", adminFile); err != nil {
 		return fmt.Errorf("read the cluster's kubeconfig: %w", err)
 	}
-	config.QPS, config.Burst = 500, 1000
+	adminConfig.QPS, adminConfig.Burst = 500, 1000
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), kiln.AddToScheme(scheme)); err != nil {
 		return err
 	}
-	if admin, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if admin, err = client.New(adminConfig, client.Options{Scheme: scheme}); err != nil {
 		return err
 	}
-	clientset, err = kubernetes.NewForConfig(config)
+	clientset, err = kubernetes.NewForConfig(adminConfig)
 	return err
 }
 
@@ -198,15 +198,12 @@ func writeControllerConfig(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("get a token for the controller: %w", err)
 	}
-	adminConfig, err := clientcmd.BuildConfigFromFlags("", adminFile)
-	if err != nil {
-		return err
-	}
-	if err := rest.LoadTLSFiles(adminConfig); err != nil {
+	server := rest.CopyConfig(adminConfig)
+	if err := rest.LoadTLSFiles(server); err != nil {
 		return err
 	}
 	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: adminConfig.Host, CertificateAuthorityData: adminConfig.CAData}},
+		Clusters:       map[string]*clientcmdapi.Cluster{"it": {Server: server.Host, CertificateAuthorityData: server.CAData}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"it": {Token: token.Status.Token}},
 		Contexts:       map[string]*clientcmdapi.Context{"it": {Cluster: "it", AuthInfo: "it"}},
 		CurrentContext: "it",

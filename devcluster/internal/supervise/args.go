@@ -23,6 +23,7 @@ var controllers = []string{
 	"serviceaccount-controller", "serviceaccount-token-controller", "root-ca-certificate-publisher-controller",
 	"pod-garbage-collector-controller", "node-lifecycle-controller", "taint-eviction-controller",
 	"clusterrole-aggregation-controller", "disruption-controller", "endpoints-controller", "endpointslice-controller",
+	"validatingadmissionpolicy-status-controller",
 }
 
 // auditPolicy records every call, without bodies, once.
