@@ -1,6 +1,8 @@
 package jobcontroller
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -101,6 +103,15 @@ func tell(status *kiln.PackageRevisionStatus, s story, generation int64, now tim
 
 const digestMark = "sha256:"
 
+// kptfileConclusion are the conditions that tell an outcome.
+func kptfileConclusion(outcome *kiln.RenderOutcome) []kptfile.Condition {
+	digest := cmp.Or(outcome.OutputDigest, outcome.InputDigest)
+	if outcome.Succeeded {
+		return kptfileSuccess(digest)
+	}
+	return kptfileFailure(outcome.Reason, outcome.Message, digest)
+}
+
 func kptfileSuccess(digest string) []kptfile.Condition {
 	return []kptfile.Condition{
 		{Type: kiln.ConditionRenderFinished, Status: "True", Reason: kiln.ReasonFinished, Message: aboutDigest("No render is scheduled or running for", digest)},
@@ -138,6 +149,22 @@ func kptfileLies(conditions []kiln.PackageCondition, digest string) bool {
 		}
 	}
 	return false
+}
+
+// kptfileTells says whether a Kptfile tells the outcome.
+func kptfileTells(conditions []kiln.PackageCondition, outcome *kiln.RenderOutcome) bool {
+	for _, want := range kptfileConclusion(outcome) {
+		told := kiln.PackageCondition{
+			Type:    want.Type,
+			Status:  metav1.ConditionStatus(want.Status),
+			Reason:  truncate(want.Reason, maxConditionText),
+			Message: truncate(want.Message, maxConditionText),
+		}
+		if !slices.Contains(conditions, told) {
+			return false
+		}
+	}
+	return true
 }
 
 func statusOf(value bool) metav1.ConditionStatus {

@@ -44,24 +44,32 @@ var StripContents cache.TransformFunc = func(obj any) (any, error) {
 		return rev, nil
 	}
 	files := filesOf(rev)
-	conditions, _ := json.Marshal(packageConditions(files[rootKptfile]))
-	rev.Spec.Resources = map[string]kiln.FileText{
-		summaryDigest:     kiln.FileText(bundle.Digest(files)),
-		summaryConditions: kiln.FileText(conditions),
+	rev.Spec.Resources = map[string]kiln.FileText{summaryDigest: kiln.FileText(bundle.Digest(files))}
+	if text, ok := files[rootKptfile]; ok {
+		if _, err := kptfile.Conditions(text); err == nil {
+			conditions, _ := json.Marshal(packageConditions(text))
+			rev.Spec.Resources[summaryConditions] = kiln.FileText(conditions)
+		}
 	}
 	return rev, nil
 }
 
 // summary is what the cache knows of the contents.
 type summary struct {
-	digest     string
+	digest string
+	// conditions are those of the root Kptfile.
 	conditions []kiln.PackageCondition
+	// readable: there is a root Kptfile, and it can tell conditions.
+	readable bool
 }
 
 func summaryOf(stripped *kiln.PackageRevision) summary {
 	s := summary{digest: string(stripped.Spec.Resources[summaryDigest])}
-	// The text was written by StripContents: it always parses.
-	_ = json.Unmarshal([]byte(stripped.Spec.Resources[summaryConditions]), &s.conditions)
+	var text kiln.FileText
+	if text, s.readable = stripped.Spec.Resources[summaryConditions]; s.readable {
+		// The text was written by StripContents: it always parses.
+		_ = json.Unmarshal([]byte(text), &s.conditions)
+	}
 	return s
 }
 

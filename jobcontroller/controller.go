@@ -119,6 +119,8 @@ func (r *Reconciler) act(ctx context.Context, o observed, p plan) (ctrl.Result, 
 		return r.supply(ctx, o, p)
 	case p.harvest != nil:
 		return r.harvest(ctx, o, p)
+	case p.setRight != nil:
+		return ctrl.Result{}, r.setRight(ctx, o, p)
 	case p.giveUp != nil:
 		return ctrl.Result{}, r.giveUp(ctx, o, p, *p.giveUp, kiln.ReasonDeadlineExceeded,
 			fmt.Sprintf("Render %s took longer than its RenderClass allows (spec.activeDeadlineSeconds).", p.giveUp.Name))
@@ -183,6 +185,27 @@ func (r *Reconciler) correctKptfile(ctx context.Context, live *Contents, digest 
 		return live, nil
 	}
 	return written, err
+}
+
+// setRight makes the root Kptfile tell the last outcome again: somebody wrote over what it said, and over nothing that is
+// rendered.
+func (r *Reconciler) setRight(ctx context.Context, o observed, p plan) error {
+	live, err := r.Store.Read(ctx, o.key())
+	if err != nil {
+		return err
+	}
+	if live.Revision.UID != o.revision.UID || bundle.Digest(live.Files) != o.contents.digest || live.Revision.Spec.Lifecycle != kiln.LifecycleDraft {
+		return nil // A newer edit is on its way to the cache.
+	}
+	written, err := r.Store.Apply(ctx, live, withConclusion(live.Files, live.Files, p.setRight))
+	if errors.Is(err, ErrDoesNotFit) {
+		written, err = live, nil
+	}
+	if err != nil {
+		return err
+	}
+	p.status.PackageConditions = packageConditions(written.Files[rootKptfile])
+	return r.conclude(ctx, written.Revision, o, p)
 }
 
 // supply hands a render the snapshot that a predecessor died before writing. If the contents are not the render's any more,

@@ -150,11 +150,7 @@ func withConclusion(files, live map[string]string, outcome *kiln.RenderOutcome) 
 	if !ok {
 		return files
 	}
-	digest := cmp.Or(outcome.OutputDigest, outcome.InputDigest)
-	set := kptfileSuccess(digest)
-	if !outcome.Succeeded {
-		set = kptfileFailure(outcome.Reason, outcome.Message, digest)
-	}
+	set := kptfileConclusion(outcome)
 	if live[rootKptfile] != text {
 		set = append(othersConditions(live[rootKptfile]), set...)
 	}

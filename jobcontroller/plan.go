@@ -38,7 +38,7 @@ type observed struct {
 	class *kiln.RenderClassSpec
 }
 
-// plan is what to do about it. At most one of start, supply, harvest and giveUp is set.
+// plan is what to do about it. At most one of start, supply, harvest, giveUp and setRight is set.
 type plan struct {
 	// cancel are renders that a change of the contents made pointless.
 	cancel []Render
@@ -52,6 +52,8 @@ type plan struct {
 	harvest *harvest
 	// giveUp is a render that ended in a way that trying again will not change.
 	giveUp *Render
+	// setRight is an outcome that the root Kptfile does not tell any more, since somebody wrote over it.
+	setRight *kiln.RenderOutcome
 
 	// status is what to write once the rest is done; harvest and giveUp settle it further.
 	status kiln.PackageRevisionStatus
@@ -97,6 +99,9 @@ func decide(o observed) plan {
 	if last := p.status.LastOutcome; wanted.settledBy(last) {
 		resumeOutcome(&p.status, last)
 		p.tell(outcomeStory(last))
+		if draft && o.contents.readable && !kptfileTells(o.contents.conditions, last) {
+			p.setRight = last
+		}
 		return p
 	}
 	if !draft {
@@ -335,6 +340,8 @@ func (p plan) String() string {
 		parts = append(parts, "harvest "+p.harvest.render.Name)
 	case p.giveUp != nil:
 		parts = append(parts, "give up "+p.giveUp.Name)
+	case p.setRight != nil:
+		parts = append(parts, "set the Kptfile right")
 	case p.story != nil:
 		parts = append(parts, "tell "+p.story.reason)
 	}

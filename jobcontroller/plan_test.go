@@ -29,6 +29,17 @@ func (s *situation) lifecycle(l kiln.Lifecycle) *situation {
 	return s
 }
 
+// kptfileTelling makes the root Kptfile tell outcomes, or nothing.
+func (s *situation) kptfileTelling(outcomes ...kiln.RenderOutcome) *situation {
+	s.o.contents.readable = true
+	for _, outcome := range outcomes {
+		for _, c := range kptfileConclusion(&outcome) {
+			s.o.contents.conditions = append(s.o.contents.conditions, kiln.PackageCondition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message})
+		}
+	}
+	return s
+}
+
 func (s *situation) suspended() *situation {
 	s.o.revision.Spec.Suspend = ptr.To(true)
 	return s
@@ -127,6 +138,7 @@ type decision struct {
 	Harvest    types.UID
 	Replay     bool
 	GiveUp     types.UID
+	SetRight   bool
 	Reason     string
 	Finished   bool
 	Phase      kiln.RenderPhase
@@ -135,7 +147,7 @@ type decision struct {
 }
 
 func decisionOf(p plan) decision {
-	d := decision{Start: p.start, Requeue: p.requeueAfter}
+	d := decision{Start: p.start, Requeue: p.requeueAfter, SetRight: p.setRight != nil}
 	for _, r := range p.cancel {
 		d.Cancel = append(d.Cancel, r.UID)
 	}
@@ -206,6 +218,26 @@ func TestDecide(t *testing.T) {
 		"if the RenderClass does not exist then it waits and says so": {
 			contents("in").withoutClass(),
 			decision{Reason: kiln.ReasonRenderClassNotFound, Phase: kiln.PhaseScheduled},
+		},
+		"if a request is made of rendered contents past Draft then they stay rendered": {
+			contents("out").statusSettled(rendered).lifecycle(kiln.LifecycleProposed).request("now"),
+			decision{Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
+		},
+		"if the Kptfile of rendered contents says so then it is left alone": {
+			contents("out").statusSettled(rendered).kptfileTelling(rendered),
+			decision{Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
+		},
+		"if somebody took out of the Kptfile that its contents are rendered then it is set right": {
+			contents("out").statusSettled(rendered).kptfileTelling(),
+			decision{SetRight: true, Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
+		},
+		"if the Kptfile of contents that failed to render claims a success then it is set right": {
+			contents("in").statusSettled(broken).kptfileTelling(rendered),
+			decision{SetRight: true, Reason: "FunctionFailed", Finished: true, Phase: kiln.PhaseFailed},
+		},
+		"if the Kptfile of contents past Draft is wrong then it is left alone": {
+			contents("out").statusSettled(rendered).kptfileTelling().lifecycle(kiln.LifecyclePublished),
+			decision{Reason: kiln.ReasonRenderSuccess, Finished: true, Phase: kiln.PhaseSucceeded},
 		},
 		"if contents past Draft were never rendered then nothing renders them": {
 			contents("in").lifecycle(kiln.LifecyclePublished),

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	kiln "github.com/kiln-dev/kiln/api/v1alpha1"
 )
@@ -52,6 +54,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard())
 	code, err := runSuite(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
@@ -217,18 +220,18 @@ type controllerProcess struct {
 }
 
 func startController(args ...string) (*controllerProcess, error) {
-	log, err := os.OpenFile(filepath.Join(work, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	output, err := os.OpenFile(filepath.Join(work, "controller.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	defer log.Close()
+	defer output.Close()
 	all := append([]string{
 		"--renderer-image=kiln-renderer", "--metrics-bind-address=0", "--health-probe-bind-address=0", "--v=1",
 		"--leader-election-namespace=" + controllerNamespace, "--leader-elect-lease-duration=5s",
 	}, args...)
 	c := exec.Command(filepath.Join(bin, "kiln-controller"), all...)
 	c.Env = append(os.Environ(), "KUBECONFIG="+controllerConfig())
-	c.Stdout, c.Stderr = log, log
+	c.Stdout, c.Stderr = output, output
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("start the controller: %w", err)
 	}
