@@ -9,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -63,4 +64,12 @@ func beRefused(words ...string) gomegatypes.GomegaMatcher {
 	}
 	refused := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) }
 	return And(Satisfy(refused), WithTransform(error.Error, And(said...)))
+}
+
+// userClientset is for what client.Client cannot do.
+func userClientset(t *testing.T, user string) *kubernetes.Clientset {
+	t.Helper()
+	c, err := kubernetes.NewForConfig(userConfig(t, user))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return c
 }
