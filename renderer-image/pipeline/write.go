@@ -50,8 +50,9 @@ func (r *resource) changed() bool {
 // compose writes the documents of a file. Those that did not change keep their text.
 func compose(file string, resources []*resource) (string, error) {
 	var out strings.Builder
+	lineEnd := lineEndOf(resources)
 	for i, resource := range resources {
-		body, marker, err := resource.body(file, len(resources))
+		body, marker, err := resource.body(file, len(resources), lineEnd)
 		if err != nil {
 			return "", err
 		}
@@ -59,14 +60,14 @@ func compose(file string, resources []*resource) (string, error) {
 			out.WriteString(resource.source.before)
 		}
 		if i > 0 && marker == "" {
-			marker = "---\n"
+			marker = "---" + lineEnd
 		}
 		if i > 0 || resource.source == nil || resource.source.first || resource.source.before != "" {
 			out.WriteString(marker)
 		}
 		out.WriteString(body)
 		if i < len(resources)-1 && !strings.HasSuffix(body, "\n") {
-			out.WriteString("\n")
+			out.WriteString(lineEnd)
 		}
 		if resource.source != nil {
 			out.WriteString(resource.source.after)
@@ -75,8 +76,18 @@ func compose(file string, resources []*resource) (string, error) {
 	return out.String(), nil
 }
 
+// lineEndOf is how lines end in the documents that were read, the first of them if they differ.
+func lineEndOf(resources []*resource) string {
+	for _, resource := range resources {
+		if resource.source != nil {
+			return resource.source.lineEnd()
+		}
+	}
+	return "\n"
+}
+
 // body returns the text of a resource and the --- line that it had before.
-func (r *resource) body(file string, documents int) (body, marker string, err error) {
+func (r *resource) body(file string, documents int, lineEnd string) (body, marker string, err error) {
 	if r.source != nil {
 		body = r.source.text
 		if line, rest, found := strings.Cut(body, "\n"); found && strings.TrimSpace(line) == "---" {
@@ -88,9 +99,12 @@ func (r *resource) body(file string, documents int) (body, marker string, err er
 	}
 	if strings.HasSuffix(file, ".json") && documents == 1 {
 		body, err = encodeJSON(r.Object.YNode())
-		return body, marker, err
+	} else {
+		body, err = encodeYAML(r.Object, withLF(body))
 	}
-	body, err = encodeYAML(r.Object, body)
+	if lineEnd != "\n" {
+		body = strings.ReplaceAll(body, "\n", lineEnd)
+	}
 	return body, marker, err
 }
 
