@@ -61,7 +61,7 @@ func TestMistakesInAKptfileAreExplained(t *testing.T) {
 		"a tag that is a list":            {function("tag: [a]"), []string{"pipeline.mutators[0].tag", "string"}},
 		"a tag without an image":          {"pipeline: {mutators: [{exec: a, tag: v1}]}\n", []string{"pipeline.mutators[0].tag", "set image"}},
 		"a field at the top":              {"pipelines: {}\n", []string{"Kptfile: pipelines: line 5", "pipeline, status"}},
-		"a field of metadata":             {"info: {descripton: a}\n", []string{"info.descripton", "description"}},
+		"a field of metadata":             {"info: {descr: a}\n", []string{"info.descr", "description"}},
 		"a field of upstream":             {"upstream: {git: {branch: main}}\n", []string{"upstream.git.branch", "ref"}},
 		"a field of a list's element":     {"info: {readinessGates: [{type: a}]}\n", []string{"info.readinessGates[0].type", "conditionType"}},
 		"a field of the pipeline":         {"pipeline: {generators: []}\n", []string{"pipeline.generators", "mutators, validators"}},
@@ -106,7 +106,7 @@ func TestWhatAKptfileMayHaveIsAccepted(t *testing.T) {
 		"whatever tools write into the status":   "status: {conditions: [{type: a, since: b}], renderStatus: {mutationSteps: [{image: c, exitCode: 0}]}, d: {}}\n",
 		"empty sections":                         "info: {}\npipeline:\nupstream: null\n",
 		"empty lists":                            "pipeline: {mutators: [], validators: null}\n",
-		"aliases":                                "info: {description: &a {image: test}}\npipeline: {mutators: [*a]}\n",
+		"aliases":                                "pipeline: {mutators: [&a {image: test}, *a]}\n",
 		"a configPath beside an empty configMap": "pipeline: {mutators: [{image: test, configMap: {}, configPath: ./a.yaml}]}\n",
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,7 +36,7 @@ func named(name string) string { return strings.Replace(configMap, "name: a", "n
 // TestProgramsMoveResourcesByAnnotations checks the annotations that say where resources are, in both spellings.
 func TestProgramsMoveResourcesByAnnotations(t *testing.T) {
 	in := map[string]string{
-		"a.yaml": named("a") + named("b"), "sub/Kptfile": plainKptfile, "sub/c.yaml": named("c"),
+		"a.yaml": named("a") + "---\n" + named("b"), "sub/Kptfile": plainKptfile, "sub/c.yaml": named("c"),
 	}
 	for name, test := range map[string]struct {
 		program []string
@@ -74,11 +74,11 @@ func TestProgramsMoveResourcesByAnnotations(t *testing.T) {
 		},
 		"one path for all keeps packages apart": {
 			[]string{"a[path] = 'all.yaml'"},
-			map[string]string{"a.yaml": "", "all.yaml": named("a") + named("b"), "sub/c.yaml": "", "sub/all.yaml": named("c")}, "",
+			map[string]string{"a.yaml": "", "all.yaml": named("a") + "---\n" + named("b"), "sub/c.yaml": "", "sub/all.yaml": named("c")}, "",
 		},
 		"a slash in front is the package's folder": {
 			[]string{"a[path] = '/' + a[path] + '.yaml'"},
-			map[string]string{"a.yaml": "", "a.yaml.yaml": named("a") + named("b"), "sub/c.yaml": "", "sub/c.yaml.yaml": named("c")}, "",
+			map[string]string{"a.yaml": "", "a.yaml.yaml": named("a") + "---\n" + named("b"), "sub/c.yaml": "", "sub/c.yaml.yaml": named("c")}, "",
 		},
 		"a way out of the sub-package": {
 			[]string{"if name == 'c': a[path] = '../c.yaml'"}, nil, `outside of its package`,
