@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"maps"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -58,26 +57,4 @@ func FuzzRender(f *testing.F) {
 		g.Expect(again.Files).To(Equal(outcome.Files))
 		g.Expect(again.Failure).To(Equal(outcome.Failure))
 	})
-}
-
-// TestTheOrderOfFilesDoesNotMatter renders the same files from maps that were filled in other orders.
-func TestTheOrderOfFilesDoesNotMatter(t *testing.T) {
-	for _, name := range packageNames(t) {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			files := readTree(t, filepath.Join("testdata", "packages", name, "in"))
-			want := render(t, files)
-			names := slices.Sorted(maps.Keys(files))
-			for range 10 {
-				rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-				shuffled := map[string]string{}
-				for _, name := range names {
-					shuffled[name] = files[name]
-				}
-				got := render(t, shuffled)
-				g.Expect(got.Files).To(Equal(want.Files))
-				g.Expect(describeOutcome(got)).To(Equal(describeOutcome(want)))
-			}
-		})
-	}
 }

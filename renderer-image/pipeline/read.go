@@ -179,7 +179,7 @@ func (r *renderer) checkKptfiles() error {
 		case found[file]:
 			return failf(InvalidOutput, "%s: the functions leave more than one YAML document in it: move one of them", file)
 		case err != nil:
-			return failf(InvalidOutput, "the functions leave a Kptfile that cannot be read: %s", err)
+			return failf(InvalidOutput, "the functions leave a Kptfile that cannot be read again: %s; or exclude it from them by kind", err)
 		}
 		found[file] = true
 	}
