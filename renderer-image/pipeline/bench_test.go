@@ -29,7 +29,7 @@ func BenchmarkResources(b *testing.B) {
     configMap: {note: a}
     selectors: [{kind: Deployment}]
 `
-	for _, count := range []int{100, 1_000, 9_000} {
+	for _, count := range []int{100, 1_000, 9_900} {
 		files := map[string]string{"Kptfile": kptfile}
 		for i := range count {
 			dir := fmt.Sprintf("p%d/", i/100)

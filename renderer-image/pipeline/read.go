@@ -21,6 +21,8 @@ type resource struct {
 	source *document
 	// print is the fingerprint of the tree as it was read.
 	print uint64
+	// changed says, as files are written, that the tree is not the one that was read.
+	changed bool
 }
 
 // isResourceFile says whether the file holds resources.

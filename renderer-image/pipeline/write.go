@@ -17,6 +17,7 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 	files := maps.Clone(r.files)
 	now := make(map[string][]*resource, len(r.original))
 	for _, resource := range r.resources {
+		resource.changed = resource.source == nil || function.Fingerprint(resource.Object.Document()) != resource.print
 		now[resource.Path] = append(now[resource.Path], resource)
 	}
 	if prune {
@@ -28,7 +29,7 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 	}
 	for file, resources := range now {
 		slices.SortStableFunc(resources, func(a, b *resource) int { return a.Index - b.Index })
-		if slices.Equal(resources, r.original[file]) && !slices.ContainsFunc(resources, (*resource).changed) {
+		if slices.Equal(resources, r.original[file]) && !slices.ContainsFunc(resources, isChanged) {
 			continue
 		}
 		content, err := compose(file, resources)
@@ -43,9 +44,7 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 	return files, nil
 }
 
-func (r *resource) changed() bool {
-	return r.source == nil || function.Fingerprint(r.Object.Document()) != r.print
-}
+func isChanged(r *resource) bool { return r.changed }
 
 // compose writes the documents of a file. Those that did not change keep their text.
 func compose(file string, resources []*resource) (string, error) {
@@ -93,7 +92,7 @@ func (r *resource) body(file string, documents int, lineEnd string) (body, marke
 		if line, rest, found := strings.Cut(body, "\n"); found && strings.TrimSpace(line) == "---" {
 			marker, body = line+"\n", rest
 		}
-		if !r.changed() {
+		if !r.changed {
 			return body, marker, nil
 		}
 	}
