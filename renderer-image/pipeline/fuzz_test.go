@@ -7,7 +7,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -48,7 +47,7 @@ func FuzzRender(f *testing.F) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(files).To(Equal(before))
 		for name, content := range files {
-			if !strings.Contains("Kptfile .yaml .yml .json", cmp.Or(path.Ext(name), path.Base(name))) {
+			if !slices.Contains([]string{"Kptfile", ".yaml", ".yml", ".json"}, cmp.Or(path.Ext(name), path.Base(name))) {
 				g.Expect(outcome.Files).To(HaveKeyWithValue(name, content), "no resource file")
 			}
 		}
