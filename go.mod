@@ -3,6 +3,7 @@ module github.com/kiln-dev/kiln
 go 1.26.0
 
 require (
+	github.com/Masterminds/semver/v3 v3.4.0
 	github.com/go-logr/zapr v1.3.0
 	github.com/klauspost/compress v1.20.4
 	github.com/onsi/gomega v1.44.0

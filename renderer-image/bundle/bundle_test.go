@@ -282,6 +282,26 @@ func FuzzUnpackResult(f *testing.F) {
 	})
 }
 
+func FuzzResultOf(f *testing.F) {
+	all, _ := ResultConfigMaps(publisher, result(rendered()))
+	f.Add(all[0].BinaryData[indexKey], all[0].BinaryData[chunkKey])
+	f.Add([]byte(`{"version": "kiln.dev/result/v1", "podUID": "pod-uid", "chunks": [{"name": "kiln-result-pod-uid-0", "bytes": -1}]}`), []byte("x"))
+	f.Fuzz(func(t *testing.T, index, data []byte) {
+		written := changed(all[0], func(c *corev1.ConfigMap) {
+			c.BinaryData = map[string][]byte{indexKey: index, chunkKey: data}
+		})
+		r, err := ResultOf(written, nil, DefaultLimits)
+		if err != nil {
+			return
+		}
+		for path := range r.Changed {
+			if CheckPath(path) != nil {
+				t.Fatalf("path %q came through", path)
+			}
+		}
+	})
+}
+
 func aMiB() map[string]string {
 	files := map[string]string{}
 	for i := range 64 {

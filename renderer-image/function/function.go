@@ -40,6 +40,9 @@ type Item struct {
 	// Path is the slash path of the file that holds it, relative to the running package. Changing it moves the resource.
 	// Empty on a new resource: it gets a path made from its kind and name.
 	Path string
+	// Package is the folder of the sub-package that has the resource, relative to the running package; empty for the
+	// running package itself. Resources that a function makes have none.
+	Package string
 	// Index is the position among the documents of the file. Negative on a new resource: it goes last.
 	Index int
 }

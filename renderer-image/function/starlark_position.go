@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.starlark.net/starlark"
 	"sigs.k8s.io/kustomize/kyaml/kio/kioutil"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
-// Programs find a resource's file and place in annotations, in an old and a new spelling of each. Only these programs need them,
+// Programs find a resource's file and place in annotations, in an old and a new spelling of each; the file is relative to the
+// package that has the resource, which need not be the running one. Only these programs need them,
 // so only they get them.
 type position struct {
 	path, index, id string
@@ -19,9 +21,12 @@ type position struct {
 }
 
 func positionOf(item *Item, number int) position {
-	index := strconv.Itoa(item.Index)
+	path, index := item.Path, strconv.Itoa(item.Index)
+	if item.Package != "" {
+		path = strings.TrimPrefix(path, item.Package+"/")
+	}
 	return position{
-		path: item.Path, legacyPath: item.Path,
+		path: path, legacyPath: path,
 		index: index, legacyIndex: index,
 		id: strconv.Itoa(number + 1),
 	}
@@ -133,6 +138,9 @@ func (p position) apply(item *Item, known *starlarkItem) {
 	path := pick(before.path, p.path, p.legacyPath)
 	index := pick(before.index, p.index, p.legacyIndex)
 	item.Path = path
+	if item.Package != "" {
+		item.Path = item.Package + "/" + path
+	}
 	if number, err := strconv.Atoi(index); err == nil && number >= 0 {
 		item.Index = number
 	} else {

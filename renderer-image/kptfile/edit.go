@@ -11,7 +11,8 @@ import (
 
 // SetConditions sets conditions in status.conditions, each in the place of the first one of its type or else behind the
 // others, and removes those of the types in drop. Each type may be given once. All else stays byte for byte, apart from a
-// line break that the last line lacks. A Kptfile that says all of it already is returned as it is. What is not UTF-8 in a
+// line break that the last line lacks, and from kpt's renderStatus, which goes when the condition Rendered that it explains is
+// set or removed. A Kptfile that says all of it already is returned as it is. What is not UTF-8 in a
 // condition is replaced, as YAML cannot hold it.
 func SetConditions(content string, set []Condition, drop ...string) (string, error) {
 	d, err := parse(content)
@@ -32,6 +33,7 @@ func SetConditions(content string, set []Condition, drop ...string) (string, err
 	if err := e.edit(); err != nil {
 		return "", err
 	}
+	e.dropRenderStatus() // Last: what is inserted in front of it begins at the same byte.
 	edited := d.mark + e.apply()
 	return edited, e.verify(edited)
 }
@@ -60,6 +62,9 @@ func (w wish) check() error {
 
 // isTrueOf tells whether nothing would change.
 func (w wish) isTrueOf(d *document) bool {
+	if w.staleRenderStatus(d) != nil {
+		return false
+	}
 	seen := map[string]bool{}
 	for _, item := range d.conditionItems() {
 		c := conditionOf(item)

@@ -50,8 +50,20 @@ func TestSetConditions(t *testing.T) {
 			want:    strings.ReplaceAll(body+"status:\n  conditions:\n"+indented(renderedText, "  "), "\n", "\r\n"),
 		},
 		"a condition of the type is replaced in its place, others and comments stay": {
-			content: body + "status: # ours\n  conditions:\n    # first\n    - type: Reviewed # by hand\n      status: 'True'\n    - type: Rendered\n      status: \"False\"\n      extra: gone\n    # last\n    - {type: Tested, status: Unknown}\n  renderStatus:\n    x: 1\n",
-			want:    body + "status: # ours\n  conditions:\n    # first\n    - type: Reviewed # by hand\n      status: 'True'\n" + indented(renderedText, "    ") + "    # last\n    - {type: Tested, status: Unknown}\n  renderStatus:\n    x: 1\n",
+			content: body + "status: # ours\n  conditions:\n    # first\n    - type: Reviewed # by hand\n      status: 'True'\n    - type: Rendered\n      status: \"False\"\n      extra: gone\n    # last\n    - {type: Tested, status: Unknown}\n  other:\n    x: 1\n",
+			want:    body + "status: # ours\n  conditions:\n    # first\n    - type: Reviewed # by hand\n      status: 'True'\n" + indented(renderedText, "    ") + "    # last\n    - {type: Tested, status: Unknown}\n  other:\n    x: 1\n",
+		},
+		"kpt's account of an older render goes with what it explains": {
+			content: body + "status:\n  conditions:\n    - type: Rendered\n      status: \"False\"\n      reason: RenderFailed\n  renderStatus:\n    mutationSteps:\n      - image: x\n        exitCode: 1\n    # of kpt\n    errorSummary: |-\n      x: exit code 1\n  # ours\n  other: 1\n",
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "    ") + "  # ours\n  other: 1\n",
+		},
+		"kpt's account goes in front of the conditions, too": {
+			content: body + "status:\n  renderStatus: {mutationSteps: [{image: x}]}\n  conditions:\n    - type: Rendered\n",
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "    "),
+		},
+		"kpt's account without conditions": {
+			content: body + "status:\n  renderStatus:\n    mutationSteps:\n    - image: x\n",
+			want:    body + "status:\n  conditions:\n" + indented(renderedText, "  "),
 		},
 		"a status in the middle is edited there": {
 			content: "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n\n# the rest\n" + body,
@@ -161,6 +173,17 @@ func TestSetConditionsKeepsAnyTextOfAMessage(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(conditions).To(Equal([]Condition{{Type: "Rendered", Status: "False", Reason: "no: plain word", Message: message}}))
 	}
+}
+
+func TestKptsAccountStaysWhileItsConditionDoes(t *testing.T) {
+	g := NewWithT(t)
+	content := body + "status:\n  conditions:\n  - type: Rendered\n  renderStatus: {}\n"
+	got, err := SetConditions(content, []Condition{{Type: "Reviewed", Status: "True"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(body + "status:\n  conditions:\n  - type: Rendered\n  - type: Reviewed\n    status: \"True\"\n  renderStatus: {}\n"))
+	got, err = SetConditions(got, nil, "Rendered")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got).To(Equal(body + "status:\n  conditions:\n  - type: Reviewed\n    status: \"True\"\n"))
 }
 
 func TestWhatIsNotUTF8InAMessageIsReplaced(t *testing.T) {

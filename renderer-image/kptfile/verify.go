@@ -2,6 +2,7 @@ package kptfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -27,7 +28,11 @@ func (e *editor) verify(edited string) error {
 func (w wish) others(d *document) string {
 	var out strings.Builder
 	if d.status != nil {
-		out.WriteString(fieldsBut(d.status, "conditions"))
+		names := []string{"conditions"}
+		if w.staleRenderStatus(d) != nil {
+			names = append(names, renderStatus)
+		}
+		out.WriteString(fieldsBut(d.status, names...))
 	}
 	fates, _ := w.fates(d.conditionItems())
 	for i, item := range d.conditionItems() {
@@ -38,14 +43,15 @@ func (w wish) others(d *document) string {
 	return out.String()
 }
 
-// fieldsBut are the fields of a mapping but for the named one, in a form to compare.
-func fieldsBut(mapping *yaml.Node, name string) string {
+// fieldsBut are the fields of a mapping but for the named ones, in a form to compare.
+func fieldsBut(mapping *yaml.Node, names ...string) string {
 	var out strings.Builder
 	if mapping.Kind != yaml.MappingNode {
 		return ""
 	}
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if key := mapping.Content[i]; !isKey(key, name) {
+		key := mapping.Content[i]
+		if !slices.ContainsFunc(names, func(name string) bool { return isKey(key, name) }) {
 			describe(&out, key)
 			describe(&out, mapping.Content[i+1])
 		}

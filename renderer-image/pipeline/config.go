@@ -29,6 +29,9 @@ func (r *renderer) config(p *pkg, f *functionRef) (*yaml.RNode, error) {
 		found = resource
 	}
 	if found == nil {
+		found = r.configAsRead(file)
+	}
+	if found == nil {
 		return nil, failf(InvalidPackage, "%s: there is no resource file %q in the package: add it, or correct the path",
 			at, f.configPath)
 	}
@@ -38,18 +41,35 @@ func (r *renderer) config(p *pkg, f *functionRef) (*yaml.RNode, error) {
 	return found.Object.Copy(), nil
 }
 
+// configAsRead is the configuration as it was before the render, for when an earlier function deleted or moved it; nil if it
+// never was there.
+func (r *renderer) configAsRead(file string) *resource {
+	if r.original[file] == nil {
+		return nil
+	}
+	documents, err := parseFile(file, r.files[file])
+	if err != nil || len(documents) != 1 {
+		return nil
+	}
+	return documents[0]
+}
+
 // inlineConfig makes the ConfigMap that a function gets for the configMap in the Kptfile.
-func inlineConfig(data *yaml.Node) *yaml.RNode {
+func inlineConfig(entries []configEntry) *yaml.RNode {
 	scalar := func(value string) *yaml.Node {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: yaml.NodeTagString, Value: value}
 	}
 	mapping := func(content ...*yaml.Node) *yaml.Node {
 		return &yaml.Node{Kind: yaml.MappingNode, Tag: yaml.NodeTagMap, Content: content}
 	}
+	data := mapping()
+	for _, entry := range entries {
+		data.Content = append(data.Content, scalar(entry.name), scalar(entry.text))
+	}
 	return yaml.NewRNode(mapping(
 		scalar("apiVersion"), scalar("v1"),
 		scalar("kind"), scalar("ConfigMap"),
 		scalar("metadata"), mapping(scalar("name"), scalar("function-input")),
-		scalar("data"), yaml.CopyYNode(data),
+		scalar("data"), data,
 	))
 }

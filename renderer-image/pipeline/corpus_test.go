@@ -28,14 +28,23 @@ type corpusCase struct {
 	fails    bool
 }
 
-func corpusRoot(tb testing.TB) string {
-	tb.Helper()
+// corpusPath is the folder of the corpus, empty when there is none.
+func corpusPath() string {
 	root := os.Getenv("KILN_CORPUS")
 	if root == "" {
 		root = filepath.Join("..", "..", "..", "shared", "corpus")
 	}
 	if _, err := os.Stat(root); err != nil {
-		tb.Skipf("no corpus: set KILN_CORPUS to its folder (%s)", err)
+		return ""
+	}
+	return root
+}
+
+func corpusRoot(tb testing.TB) string {
+	tb.Helper()
+	root := corpusPath()
+	if root == "" {
+		tb.Skip("no corpus: set KILN_CORPUS to its folder")
 	}
 	return root
 }
@@ -62,6 +71,18 @@ func corpusCases(tb testing.TB, set string) []corpusCase {
 		})
 	}
 	return cases
+}
+
+// corpusSetsIfThere is for tests that the corpus makes stronger and that do without.
+func corpusSetsIfThere(tb testing.TB) map[string][]corpusCase {
+	tb.Helper()
+	sets := map[string][]corpusCase{}
+	if root := corpusPath(); root != "" {
+		for _, set := range []string{"nephio-packages", "kpt-fn-render", "catalog-examples"} {
+			sets[set] = corpusCases(tb, set)
+		}
+	}
+	return sets
 }
 
 func readTree(tb testing.TB, root string) map[string]string {

@@ -50,6 +50,18 @@ func splitDocuments(content string) ([]*document, error) {
 	return documents, nil
 }
 
+const crlf = "\r\n"
+
+func withLF(text string) string { return strings.ReplaceAll(text, crlf, "\n") }
+
+// lineEnd is how the lines of a document end: in CRLF if all of them do, else in LF.
+func (d *document) lineEnd() string {
+	if lines := strings.Count(d.text, crlf); lines > 0 && lines == strings.Count(d.text, "\n") {
+		return crlf
+	}
+	return "\n"
+}
+
 // splitParts cuts a file before every --- line. Such a line is never part of a value: values are indented.
 func splitParts(content string) []string {
 	var parts []string
@@ -92,6 +104,8 @@ func parseDocument(part string) (*yaml.Node, error) {
 	if strings.TrimSpace(part) == "" {
 		return nil, nil
 	}
+	// To YAML both line ends are one and the same, but its parser leaves a CR in comments.
+	part = withLF(part)
 	node := &yaml.Node{}
 	if err := yaml.Unmarshal([]byte(part), node); err != nil {
 		return nil, err

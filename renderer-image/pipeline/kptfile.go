@@ -19,12 +19,16 @@ type kptfile struct {
 // functionRef is one entry of a pipeline.
 type functionRef struct {
 	// field is where the entry stands, for example pipeline.mutators[0].
-	field                  string
-	image, exec, tag, name string
-	configPath             string
-	configMap              *yaml.Node
-	selectors, exclude     []selector
+	field string
+	// image includes what the field tag says.
+	image, exec, name  string
+	configPath         string
+	configMap          []configEntry
+	selectors, exclude []selector
 }
+
+// configEntry is one field of a function's configMap.
+type configEntry struct{ name, text string }
 
 // id is how messages name the function.
 func (f *functionRef) id() string {
@@ -47,11 +51,11 @@ func readKptfile(file string, root *yaml.Node) (*kptfile, error) {
 	r := &kptfileReader{file: file}
 	k := &kptfile{}
 	r.checkKind(root)
+	r.check(root, "", kptfileFields)
 	if metadata := r.mapping(root, "", "metadata"); metadata != nil {
 		k.annotations = r.strings(metadata, "metadata", "annotations")
 	}
 	if pipeline := r.mapping(root, "", "pipeline"); pipeline != nil {
-		r.knownFields(pipeline, "pipeline", "mutators", "validators")
 		k.mutators = r.functions(pipeline, "mutators")
 		k.validators = r.functions(pipeline, "validators")
 	}
@@ -78,7 +82,8 @@ func (r *kptfileReader) checkKind(root *yaml.Node) {
 	case kind != "Kptfile":
 		r.fail("kind", "it is %q: set it to Kptfile", kind)
 	case strings.HasPrefix(apiVersion, "kpt.dev/v1alpha"):
-		r.fail("apiVersion", "%q is an old version of the Kptfile schema: migrate the file to %s", apiVersion, kptfileAPIVersion)
+		r.fail("apiVersion", "%q is an old version of the Kptfile schema: migrate the package to %s, for example with the "+
+			"function fix of kpt's catalog", apiVersion, kptfileAPIVersion)
 	case apiVersion != kptfileAPIVersion:
 		r.fail("apiVersion", "it is %q: set it to %s", apiVersion, kptfileAPIVersion)
 	}
@@ -88,7 +93,7 @@ func (r *kptfileReader) functions(pipeline *yaml.Node, list string) []functionRe
 	var functions []functionRef
 	field := "pipeline." + list
 	for i, node := range r.list(pipeline, "pipeline", list) {
-		functions = append(functions, r.function(node, fmt.Sprintf("%s[%d]", field, i)))
+		functions = append(functions, r.function(resolved(node), at(field, i)))
 	}
 	return functions
 }
@@ -99,14 +104,11 @@ func (r *kptfileReader) function(node *yaml.Node, field string) functionRef {
 		r.fail(field, "it must be a mapping with the field image")
 		return f
 	}
-	r.knownFields(node, field, "image", "exec", "tag", "configPath", "configMap", "name", "selectors", "exclude")
 	f.image = r.text(node, field, "image")
 	f.exec = r.text(node, field, "exec")
-	f.tag = r.text(node, field, "tag")
 	f.name = r.text(node, field, "name")
 	f.configPath = r.text(node, field, "configPath")
-	f.configMap = r.mapping(node, field, "configMap")
-	r.strings(node, field, "configMap")
+	f.configMap = r.configMap(node, field)
 	f.selectors = r.selectors(node, field, "selectors")
 	f.exclude = r.selectors(node, field, "exclude")
 	switch {
@@ -119,7 +121,35 @@ func (r *kptfileReader) function(node *yaml.Node, field string) functionRef {
 	case f.configPath != "":
 		r.checkConfigPath(&f)
 	}
+	switch tag := r.text(node, field, "tag"); {
+	case tag == "":
+	case f.image == "":
+		r.fail(field+".tag", "a tag belongs to an image: set image, or remove tag")
+	case !isTag(tag) && !isVersionRange(tag):
+		r.fail(field+".tag", "%q is neither a tag nor a range of versions such as ~1.2 or >=1.0 <2: correct it", tag)
+	default:
+		f.image = withTag(f.image, tag)
+	}
 	return f
+}
+
+// configMap reads the configuration in place, nil when there is none. Whatever its values look like, they are strings.
+func (r *kptfileReader) configMap(node *yaml.Node, field string) []configEntry {
+	mapping := r.mapping(node, field, "configMap")
+	if mapping == nil || len(mapping.Content) == 0 {
+		return nil
+	}
+	texts := r.strings(node, field, "configMap")
+	entries := make([]configEntry, 0, len(texts))
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		name := mapping.Content[i].Value
+		if _, left := texts[name]; !left {
+			r.fail(field+".configMap."+name, "the field is there twice: remove one of them")
+		}
+		entries = append(entries, configEntry{name, texts[name]})
+		delete(texts, name)
+	}
+	return entries
 }
 
 func (r *kptfileReader) checkConfigPath(f *functionRef) {
@@ -139,12 +169,11 @@ func (r *kptfileReader) checkConfigPath(f *functionRef) {
 func (r *kptfileReader) selectors(node *yaml.Node, field, list string) []selector {
 	var selectors []selector
 	for i, element := range r.list(node, field, list) {
-		at := fmt.Sprintf("%s.%s[%d]", field, list, i)
+		element, at := resolved(element), at(join(field, list), i)
 		if element.Kind != yaml.MappingNode {
 			r.fail(at, "it must be a mapping")
 			continue
 		}
-		r.knownFields(element, at, "apiVersion", "kind", "name", "namespace", "labels", "annotations")
 		selectors = append(selectors, selector{
 			apiVersion:  r.text(element, at, "apiVersion"),
 			kind:        r.text(element, at, "kind"),
@@ -160,14 +189,24 @@ func (r *kptfileReader) selectors(node *yaml.Node, field, list string) []selecto
 // value returns the value under key, nil when it is missing or null.
 func value(node *yaml.Node, key string) *yaml.Node {
 	found := child(node, key)
-	if found != nil && found.Kind == yaml.AliasNode {
-		found = found.Alias
+	if found == nil {
+		return nil
 	}
-	if found == nil || found.ShortTag() == yaml.NodeTagNull {
+	if found = resolved(found); found.ShortTag() == yaml.NodeTagNull {
 		return nil
 	}
 	return found
 }
+
+// resolved is what an alias stands for, and any other node itself.
+func resolved(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node.Alias
+	}
+	return node
+}
+
+func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
 func join(field, key string) string { return strings.TrimPrefix(field+"."+key, ".") }
 
@@ -211,26 +250,15 @@ func (r *kptfileReader) strings(node *yaml.Node, field, key string) map[string]s
 	}
 	texts := make(map[string]string, len(mapping.Content)/2)
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		name, text := mapping.Content[i], mapping.Content[i+1]
-		if text.Kind != yaml.ScalarNode {
+		name, text := mapping.Content[i], resolved(mapping.Content[i+1])
+		switch {
+		case text.Kind != yaml.ScalarNode:
 			r.fail(join(join(field, key), name.Value), "it must be a string")
-			continue
+		case text.ShortTag() == yaml.NodeTagNull:
+			texts[name.Value] = ""
+		default:
+			texts[name.Value] = text.Value
 		}
-		texts[name.Value] = text.Value
 	}
 	return texts
-}
-
-// knownFields refuses misspelt fields, which would otherwise change nothing, silently.
-func (r *kptfileReader) knownFields(node *yaml.Node, field string, known ...string) {
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key := node.Content[i]
-		found := false
-		for _, name := range known {
-			found = found || name == key.Value
-		}
-		if !found {
-			r.fail(join(field, key.Value), "line %d: there is no such field: use one of %s", key.Line, strings.Join(known, ", "))
-		}
-	}
 }

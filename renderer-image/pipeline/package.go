@@ -15,9 +15,13 @@ const (
 // pkg is a folder with a Kptfile.
 type pkg struct {
 	// dir is the slash path of the folder, empty for the root.
-	dir     string
+	dir string
+	// level is how many packages contain it.
+	level   int
 	kptfile *kptfile
-	ignored ignoreRules
+	// documents are those of the Kptfile.
+	documents []*resource
+	ignored   ignoreRules
 }
 
 func (p *pkg) label() string {
@@ -60,28 +64,20 @@ func findPackages(files map[string]string) []*pkg {
 	return packages
 }
 
-func (r *renderer) root() *pkg {
-	if len(r.packages) == 0 || r.packages[0].dir != "" {
-		return nil
-	}
-	return r.packages[0]
-}
-
 // ownerOf returns the innermost package that contains the file.
 func (r *renderer) ownerOf(file string) *pkg {
-	owner := r.packages[0]
-	for _, p := range r.packages[1:] {
-		if p.contains(file) && len(p.dir) > len(owner.dir) {
-			owner = p
+	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
+		if owner := r.byDir[dir]; owner != nil {
+			return owner
 		}
 	}
-	return owner
+	return r.packages[0]
 }
 
 // ignores says whether the package's .krmignore excludes the file or one of the folders above it. It does not reach into the
 // packages below.
 func (p *pkg) ignores(file string) bool {
-	if len(p.ignored) == 0 || path.Base(file) == kptfileName {
+	if len(p.ignored) == 0 {
 		return false
 	}
 	segments := strings.Split(p.relative(file), "/")
@@ -96,31 +92,31 @@ func (p *pkg) ignores(file string) bool {
 // order returns the packages in the order they are rendered: children first, or by level when the root Kptfile asks for it.
 func (r *renderer) order() []*pkg {
 	ordered := slices.Clone(r.packages)
-	if root := r.root(); root != nil && root.kptfile.annotations[BreadthFirstAnnotation] == "true" {
-		slices.SortStableFunc(ordered, func(a, b *pkg) int { return cmp.Compare(r.level(a), r.level(b)) })
+	if isTrue(r.packages[0].kptfile.annotations[BreadthFirstAnnotation]) {
+		slices.SortStableFunc(ordered, func(a, b *pkg) int { return cmp.Compare(a.level, b.level) })
 		return ordered
 	}
 	slices.SortStableFunc(ordered, func(a, b *pkg) int { return comparePostOrder(a.dir, b.dir) })
 	return ordered
 }
 
-// level is how many packages contain p.
-func (r *renderer) level(p *pkg) int {
-	level := 0
-	for _, other := range r.packages {
-		if other != p && other.contains(p.file(kptfileName)) {
-			level++
-		}
-	}
-	return level
-}
+// isTrue reads the value of an annotation as kpt does.
+func isTrue(value string) bool { return strings.EqualFold(value, "true") }
 
 // comparePaths orders as a walk of the tree does: segment by segment.
 func comparePaths(a, b string) int {
-	if a == "" || b == "" {
-		return cmp.Compare(len(a), len(b))
+	for i := range min(len(a), len(b)) {
+		switch {
+		case a[i] == b[i]:
+		case a[i] == '/':
+			return -1
+		case b[i] == '/':
+			return 1
+		default:
+			return cmp.Compare(a[i], b[i])
+		}
 	}
-	return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	return cmp.Compare(len(a), len(b))
 }
 
 // comparePostOrder is comparePaths with every folder after what it contains.

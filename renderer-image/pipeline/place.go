@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/kustomize/kyaml/kio/kioutil"
@@ -25,13 +26,14 @@ func (r *renderer) place(p *pkg, f *functionRef, scope, input []*resource, items
 	if err := checkPlaces(at, placed); err != nil {
 		return nil, err
 	}
-	kptfile := p.file(kptfileName)
-	for _, resource := range placed {
-		if resource.Path == kptfile {
-			return placed, nil
-		}
+	if has(scope, p.file(kptfileName)) && !has(placed, p.file(kptfileName)) {
+		return nil, failf(InvalidOutput, "%s deletes or moves its package's Kptfile: exclude it by kind", at)
 	}
-	return nil, failf(InvalidOutput, "%s deletes or moves its package's Kptfile: exclude it by kind", at)
+	return placed, nil
+}
+
+func has(resources []*resource, file string) bool {
+	return slices.ContainsFunc(resources, func(r *resource) bool { return r.Path == file })
 }
 
 // collect pairs the items with the resources they were and makes new ones for the rest, paths from the root again.
@@ -45,9 +47,8 @@ func (r *renderer) collect(p *pkg, at string, input []*resource, items []*functi
 		if item == nil || item.Object == nil {
 			return nil, failf(InvalidOutput, "%s leaves an empty resource", at)
 		}
-		root := item.Object.YNode()
-		if problem := krmProblem(root); problem != "" {
-			return nil, failf(InvalidOutput, "%s leaves a resource without %s in %q", at, problem, item.Path)
+		if lacks := problem(item.Path, item.Object.YNode()); lacks != "" {
+			return nil, failf(InvalidOutput, "%s leaves a resource without %s in %q", at, lacks, item.Path)
 		}
 		place := known[item]
 		if place == nil {
@@ -81,18 +82,20 @@ func (r *renderer) filePath(p *pkg, at string, item *function.Item) (string, err
 	clean := path.Clean(strings.TrimLeft(name, "/"))
 	file := p.file(clean)
 	switch {
-	case clean == ".." || strings.HasPrefix(clean, "../"):
+	case leadsOut(clean) || leadsOut(path.Clean(strings.TrimPrefix(name, item.Package+"/"))):
 		return "", failf(InvalidOutput, "%s writes to %q, outside of its package: give the resource a path inside", at, name)
 	case !isResourceFile(clean):
 		return "", failf(InvalidOutput, "%s writes to %q: the file must end in .yaml, .yml or .json", at, name)
 	case len(file) > maxPathLength || checkPath(file) != nil:
 		return "", failf(InvalidOutput, "%s writes to %.100q: use a shorter path of plain characters", at, name)
 	}
-	if _, exists := r.files[file]; exists && r.original[file] == nil {
+	if r.original[file] == nil && r.ownerOf(file).ignores(file) {
 		return "", failf(InvalidOutput, "%s writes to %q, which %s excludes: use another path", at, name, ignoreName)
 	}
 	return file, nil
 }
+
+func leadsOut(clean string) bool { return clean == ".." || strings.HasPrefix(clean, "../") }
 
 // merge puts output in the place of input within scope.
 func merge(scope, input, output []*resource) []*resource {

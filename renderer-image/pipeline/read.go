@@ -21,8 +21,8 @@ type resource struct {
 	source *document
 	// print is the fingerprint of the tree as it was read.
 	print uint64
-	// opaque documents keep their place in the file but are not given to functions.
-	opaque bool
+	// changed says, as files are written, that the tree is not the one that was read.
+	changed bool
 }
 
 // isResourceFile says whether the file holds resources.
@@ -49,24 +49,28 @@ func (r *renderer) read(ctx context.Context) error {
 		}
 	}
 	r.packages = findPackages(r.files)
+	r.byDir = make(map[string]*pkg, len(r.packages))
+	for _, p := range r.packages {
+		if p.dir != "" {
+			p.level = r.ownerOf(p.dir).level + 1
+		}
+		if p.level >= r.limits.MaxDepth {
+			return failf(TooLarge, "%s: the package is nested in %d others: packages may be nested %d deep: move it up",
+				p.file(kptfileName), p.level, r.limits.MaxDepth)
+		}
+		r.byDir[p.dir] = p
+	}
 	byPackage, err := r.readFiles(ctx)
 	if err != nil {
 		return err
 	}
-	children := slices.Clone(r.packages)
-	slices.SortStableFunc(children, func(a, b *pkg) int { return comparePostOrder(a.dir, b.dir) })
-	for _, p := range children {
+	for _, p := range r.packages {
 		r.resources = append(r.resources, byPackage[p]...)
 	}
 	if len(r.resources) > r.limits.MaxResources {
-		return failf(TooLarge, "the package has %d resources: at most %d are allowed", len(r.resources), r.limits.MaxResources)
+		return failf(TooLarge, "the package has %d resources: at most %d are allowed: split it", len(r.resources), r.limits.MaxResources)
 	}
-	for _, p := range r.packages {
-		if err := r.readPipeline(p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.readPipelines()
 }
 
 // checkPath refuses paths that could mean different files to different readers.
@@ -95,12 +99,19 @@ func (r *renderer) readFiles(ctx context.Context) (map[*pkg][]*resource, error) 
 			return nil, err
 		}
 		owner := r.ownerOf(file)
-		if owner.ignores(file) {
+		isKptfile, ignored := file == owner.file(kptfileName), owner.ignores(file)
+		if ignored && !isKptfile {
 			continue
 		}
 		resources, err := parseFile(file, r.files[file])
 		if err != nil {
 			return nil, err
+		}
+		if isKptfile {
+			owner.documents = resources
+		}
+		if ignored {
+			continue // Its pipeline counts all the same.
 		}
 		r.original[file] = resources
 		byPackage[owner] = append(byPackage[owner], resources...)
@@ -121,29 +132,58 @@ func parseFile(file, content string) ([]*resource, error) {
 			print:  function.Fingerprint(document.node),
 		}
 		document.node = nil
-		resource.opaque = isKustomization(file) && krmProblem(resource.Object.YNode()) != ""
 		resources = append(resources, resource)
 	}
 	return resources, nil
 }
 
-func (r *renderer) readPipeline(p *pkg) error {
-	file := p.file(kptfileName)
-	documents := r.original[file]
-	if len(documents) != 1 {
-		return failf(InvalidPackage, "%s: it has %d YAML documents: it must have exactly one", file, len(documents))
+// readPipelines reads what the Kptfiles ask for, before anything runs.
+func (r *renderer) readPipelines() error {
+	count := 0
+	for _, p := range r.packages {
+		file := p.file(kptfileName)
+		if len(p.documents) != 1 {
+			return failf(InvalidPackage, "%s: it has %d YAML documents: it must have exactly one", file, len(p.documents))
+		}
+		read, err := readKptfile(file, p.documents[0].Object.YNode())
+		if err != nil {
+			return err
+		}
+		p.kptfile = read
+		count += len(read.mutators) + len(read.validators)
 	}
-	read, err := readKptfile(file, documents[0].Object.YNode())
-	if err != nil {
-		return err
+	if count > r.limits.MaxFunctions {
+		return failf(TooLarge, "the pipelines of the package have %d functions: at most %d are allowed: split the package",
+			count, r.limits.MaxFunctions)
 	}
-	p.kptfile = read
-	for _, functions := range [][]functionRef{read.mutators, read.validators} {
-		for i := range functions {
-			if _, err := r.config(p, &functions[i]); err != nil {
-				return err
+	for _, p := range r.packages {
+		for _, functions := range [][]functionRef{p.kptfile.mutators, p.kptfile.validators} {
+			for i := range functions {
+				if _, err := r.config(p, &functions[i]); err != nil {
+					return err
+				}
 			}
 		}
+	}
+	return nil
+}
+
+// checkKptfiles refuses Kptfiles that functions left in a state in which they could not be rendered again.
+func (r *renderer) checkKptfiles() error {
+	found := make(map[string]bool, len(r.packages))
+	for _, resource := range r.resources {
+		file := resource.Path
+		if path.Base(file) != kptfileName {
+			continue
+		}
+		_, err := readKptfile(file, resource.Object.YNode())
+		switch {
+		case found[file]:
+			return failf(InvalidOutput, "%s: the functions leave more than one YAML document in it: move one of them", file)
+		case err != nil:
+			return failf(InvalidOutput, "the functions leave a Kptfile that cannot be read again: %s; or exclude it from them by kind", err)
+		}
+		found[file] = true
 	}
 	return nil
 }
@@ -153,8 +193,11 @@ func (r *renderer) checkSize(files map[string]string) error {
 	for file, content := range files {
 		size += len(file) + len(content)
 	}
-	if size > r.limits.MaxBytes {
-		return failf(TooLarge, "the package has %d bytes: at most %d are allowed", size, r.limits.MaxBytes)
+	switch {
+	case len(files) > r.limits.MaxFiles:
+		return failf(TooLarge, "the package has %d files: at most %d are allowed: split it", len(files), r.limits.MaxFiles)
+	case size > r.limits.MaxBytes:
+		return failf(TooLarge, "the package has %d bytes: at most %d are allowed: split it", size, r.limits.MaxBytes)
 	}
 	return nil
 }
@@ -172,8 +215,21 @@ func krmProblem(root *yaml.Node) string {
 	return ""
 }
 
-// isKustomization tells the files that kustomize reads, which need no name and often no kind.
-func isKustomization(file string) bool {
-	name := strings.ToLower(path.Base(file))
-	return name == "kustomization.yaml" || name == "kustomization.yml"
+// problem is what the resource lacks, empty when it is complete. Kustomizations may lack anything.
+func problem(file string, root *yaml.Node) string {
+	if isKustomization(file, root) {
+		return ""
+	}
+	return krmProblem(root)
+}
+
+// isKustomization tells what kustomize reads: by the file's name, by the group, or by the kind where no group is given.
+func isKustomization(file string, root *yaml.Node) bool {
+	if root.Kind != yaml.MappingNode {
+		return false
+	}
+	name, apiVersion := path.Base(file), text(root, "apiVersion")
+	return name == "kustomization.yaml" || name == "kustomization.yml" ||
+		strings.HasPrefix(apiVersion, "kustomize.config.k8s.io") ||
+		apiVersion == "" && text(root, "kind") == "Kustomization"
 }

@@ -16,9 +16,9 @@ import (
 
 // Annotations of the root Kptfile that change how a package is rendered.
 const (
-	// SaveOnFailureAnnotation, set to "true", asks for the files as they are when a render fails, half rendered.
+	// SaveOnFailureAnnotation, set to "true" in any case of letters, asks for the files as they are when a render fails, half rendered.
 	SaveOnFailureAnnotation = "kpt.dev/save-on-render-failure"
-	// BreadthFirstAnnotation, set to "true", asks for parents to be rendered before their children.
+	// BreadthFirstAnnotation, set to "true" in any case of letters, asks for parents to be rendered before their children.
 	BreadthFirstAnnotation = "kpt.dev/bfs-rendering"
 )
 
@@ -36,6 +36,12 @@ type Options struct {
 type Limits struct {
 	// MaxResources is how many resources a package may have, before and after each function.
 	MaxResources int
+	// MaxFiles is how many files a package may have, before and after the render, sub-packages included.
+	MaxFiles int
+	// MaxDepth is how deep packages may be nested: the root is at depth 1.
+	MaxDepth int
+	// MaxFunctions is how many functions the pipelines of a package and its sub-packages may have in all.
+	MaxFunctions int
 	// MaxBytes is how large all files together may be, in bytes, before and after the render.
 	MaxBytes int
 	// MaxStderr is how much of a function's standard error is kept, in bytes.
@@ -51,6 +57,9 @@ type Limits struct {
 // The default limits.
 const (
 	DefaultMaxResources    = 10_000
+	DefaultMaxFiles        = 20_000
+	DefaultMaxDepth        = 32
+	DefaultMaxFunctions    = 500
 	DefaultMaxBytes        = 16 << 20
 	DefaultMaxStderr       = 16 << 10
 	DefaultMaxResults      = 1_000
@@ -64,6 +73,9 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	orDefault(&l.MaxResources, DefaultMaxResources)
+	orDefault(&l.MaxFiles, DefaultMaxFiles)
+	orDefault(&l.MaxDepth, DefaultMaxDepth)
+	orDefault(&l.MaxFunctions, DefaultMaxFunctions)
 	orDefault(&l.MaxBytes, DefaultMaxBytes)
 	orDefault(&l.MaxStderr, DefaultMaxStderr)
 	orDefault(&l.MaxResults, DefaultMaxResults)
@@ -148,8 +160,10 @@ type renderer struct {
 	onStep    func(Step)
 	limits    Limits
 
+	// packages are parents before children, siblings by name; the root is the first.
 	packages []*pkg
-	// resources are those of all packages, children before parents, each package's in the order of its files.
+	byDir    map[string]*pkg
+	// resources are those of all packages in the order of packages, each package's in the order of its files.
 	resources []*resource
 	// original are the resources of each file as they were read.
 	original map[string][]*resource
@@ -165,18 +179,27 @@ func (r *renderer) render(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	return r.checkKptfiles()
 }
 
 // renderPackage runs the pipeline of p on its own resources and all those of the packages below it.
 func (r *renderer) renderPackage(ctx context.Context, p *pkg) error {
-	for i := range p.kptfile.mutators {
-		if err := r.mutate(ctx, p, &p.kptfile.mutators[i]); err != nil {
+	k := p.kptfile
+	if len(k.mutators)+len(k.validators) == 0 {
+		return r.checkResources(p)
+	}
+	for i := range k.mutators {
+		if f := &k.mutators[i]; f.exec != "" {
+			return r.reject(p, Mutate, f, 0, refuseExec(p, f))
+		}
+	}
+	for i := range k.mutators {
+		if err := r.mutate(ctx, p, &k.mutators[i]); err != nil {
 			return err
 		}
 	}
-	for i := range p.kptfile.validators {
-		if err := r.validate(ctx, p, &p.kptfile.validators[i]); err != nil {
+	for i := range k.validators {
+		if err := r.validate(ctx, p, &k.validators[i]); err != nil {
 			return err
 		}
 	}
@@ -193,6 +216,5 @@ func (r *renderer) filesAfterFailure() map[string]string {
 }
 
 func (r *renderer) saveOnFailure() bool {
-	root := r.root()
-	return root != nil && root.kptfile != nil && root.kptfile.annotations[SaveOnFailureAnnotation] == "true"
+	return len(r.packages) > 0 && r.packages[0].kptfile != nil && isTrue(r.packages[0].kptfile.annotations[SaveOnFailureAnnotation])
 }

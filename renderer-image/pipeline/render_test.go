@@ -96,6 +96,8 @@ func TestWhatAFunctionLeavesIsChecked(t *testing.T) {
 		"a path with a line break":      {at("a\n.yaml"), pipeline.InvalidOutput, `a\n.yaml`},
 		"a path that is taken":          {at("a.yaml"), pipeline.InvalidOutput, "two resources"},
 		"a path that is ignored":        {at("ignored.yaml"), pipeline.InvalidOutput, ".krmignore"},
+		"a new path that is ignored":    {at("new/ignored.yaml"), pipeline.InvalidOutput, ".krmignore"},
+		"a path of 1,025 bytes":         {at(strings.Repeat("a", 1020) + ".yaml"), pipeline.InvalidOutput, "shorter path"},
 		"a resource without a kind": {func(_ context.Context, list *function.ResourceList) error {
 			list.Items[1].Object = yaml.MustParse("apiVersion: v1")
 			return nil

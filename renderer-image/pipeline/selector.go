@@ -8,6 +8,10 @@ type selector struct {
 	labels, annotations               map[string]string
 }
 
+func (s *selector) isEmpty() bool {
+	return s.apiVersion == "" && s.kind == "" && s.name == "" && s.namespace == "" && len(s.labels) == 0 && len(s.annotations) == 0
+}
+
 func (s *selector) matches(root *yaml.Node) bool {
 	metadata := child(root, "metadata")
 	return matchesText(s.apiVersion, root, "apiVersion") &&
@@ -31,10 +35,11 @@ func matchesAll(wanted map[string]string, node *yaml.Node) bool {
 	return true
 }
 
-// selects says whether the function works on the resource: some selector matches, if there are any, and no exclusion does.
+// selects says whether the function works on the resource: some selector matches, if there are any, and no exclusion does. An
+// empty selector matches all, an empty exclusion nothing.
 func (f *functionRef) selects(root *yaml.Node) bool {
 	for i := range f.exclude {
-		if f.exclude[i].matches(root) {
+		if !f.exclude[i].isEmpty() && f.exclude[i].matches(root) {
 			return false
 		}
 	}

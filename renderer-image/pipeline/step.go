@@ -25,7 +25,7 @@ func (r *renderer) mutate(ctx context.Context, p *pkg, f *functionRef) error {
 	if r.saveOnFailure() {
 		backup = backUp(input)
 	}
-	list := newResourceList(p, input, config)
+	list := r.newResourceList(p, input, config)
 	step, err := r.run(ctx, p, Mutate, f, list)
 	if err == nil {
 		scope, err = r.place(p, f, scope, input, list.Items)
@@ -50,7 +50,7 @@ func (r *renderer) validate(ctx context.Context, p *pkg, f *functionRef) error {
 	if err != nil {
 		return r.reject(p, Validate, f, len(input), err)
 	}
-	list := newResourceList(p, copies(input), config)
+	list := r.newResourceList(p, copies(input), config)
 	step, err := r.run(ctx, p, Validate, f, list)
 	r.ended(step)
 	return err
@@ -101,29 +101,50 @@ func (r *renderer) input(p *pkg, f *functionRef, scope []*resource) ([]*resource
 	return selected, config, err
 }
 
-// selectInput returns what the function gets of scope. All of scope must be resources, even what is not selected.
+// selectInput returns what the function gets of scope; all of it must be resources.
 func selectInput(f *functionRef, scope []*resource) ([]*resource, error) {
 	input := make([]*resource, 0, len(scope))
 	for _, resource := range scope {
-		if resource.opaque {
+		root := resource.Object.YNode()
+		if !f.selects(root) {
 			continue
 		}
-		root := resource.Object.YNode()
-		if problem := krmProblem(root); problem != "" {
-			return input, failf(InvalidPackage, "%s: %s: the resource has none: set it, or list the file in %s",
-				resource.Path, problem, ignoreName)
+		if err := checkResource(resource); err != nil {
+			return input, err
 		}
-		if f.selects(root) {
-			input = append(input, resource)
-		}
+		input = append(input, resource)
 	}
 	return input, nil
 }
 
+// checkResources is what a package without functions asks of its resources.
+func (r *renderer) checkResources(p *pkg) error {
+	for _, resource := range r.resources {
+		if !p.contains(resource.Path) {
+			continue
+		}
+		if err := checkResource(resource); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkResource(resource *resource) error {
+	if lacks := problem(resource.Path, resource.Object.YNode()); lacks != "" {
+		return failf(InvalidPackage, "%s: %s: the resource has none: set it, or list the file in %s", resource.Path, lacks, ignoreName)
+	}
+	return nil
+}
+
 // newResourceList hands resources to a function of p, their paths relative to p until they are placed again.
-func newResourceList(p *pkg, input []*resource, config *yaml.RNode) *function.ResourceList {
+func (r *renderer) newResourceList(p *pkg, input []*resource, config *yaml.RNode) *function.ResourceList {
 	list := &function.ResourceList{Items: make([]*function.Item, len(input)), Config: config}
 	for i, resource := range input {
+		resource.Package = ""
+		if owner := r.ownerOf(resource.Path); owner != p {
+			resource.Package = p.relative(owner.dir)
+		}
 		resource.Path = p.relative(resource.Path)
 		list.Items[i] = &resource.Item
 	}
@@ -145,7 +166,7 @@ func (r *renderer) run(ctx context.Context, p *pkg, phase Phase, f *functionRef,
 func (r *renderer) call(ctx context.Context, p *pkg, f *functionRef, list *function.ResourceList, step *Step) error {
 	at := p.file(kptfileName) + ": " + f.field
 	if f.exec != "" {
-		return failf(ExecRefused, "%s.exec: programs of the machine are not run here: use image", at)
+		return refuseExec(p, f)
 	}
 	call, found := r.functions.Lookup(f.image)
 	if !found {
@@ -180,6 +201,10 @@ func (r *renderer) call(ctx context.Context, p *pkg, f *functionRef, list *funct
 		return failf(FunctionFailed, "%s: %s failed: %s", at, f.id(), err)
 	}
 	return nil
+}
+
+func refuseExec(p *pkg, f *functionRef) *Failure {
+	return failf(ExecRefused, "%s: %s.exec: programs of the machine are not run here: use image", p.file(kptfileName), f.field)
 }
 
 // callSafely turns a panic into an error: a function is fed with anything a user may write.

@@ -17,6 +17,7 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 	files := maps.Clone(r.files)
 	now := make(map[string][]*resource, len(r.original))
 	for _, resource := range r.resources {
+		resource.changed = resource.source == nil || function.Fingerprint(resource.Object.Document()) != resource.print
 		now[resource.Path] = append(now[resource.Path], resource)
 	}
 	if prune {
@@ -28,7 +29,7 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 	}
 	for file, resources := range now {
 		slices.SortStableFunc(resources, func(a, b *resource) int { return a.Index - b.Index })
-		if slices.Equal(resources, r.original[file]) && !slices.ContainsFunc(resources, (*resource).changed) {
+		if slices.Equal(resources, r.original[file]) && !slices.ContainsFunc(resources, isChanged) {
 			continue
 		}
 		content, err := compose(file, resources)
@@ -43,15 +44,14 @@ func (r *renderer) write(prune bool) (map[string]string, error) {
 	return files, nil
 }
 
-func (r *resource) changed() bool {
-	return r.source == nil || function.Fingerprint(r.Object.Document()) != r.print
-}
+func isChanged(r *resource) bool { return r.changed }
 
 // compose writes the documents of a file. Those that did not change keep their text.
 func compose(file string, resources []*resource) (string, error) {
 	var out strings.Builder
+	lineEnd := lineEndOf(resources)
 	for i, resource := range resources {
-		body, marker, err := resource.body(file, len(resources))
+		body, marker, err := resource.body(file, len(resources), lineEnd)
 		if err != nil {
 			return "", err
 		}
@@ -59,14 +59,14 @@ func compose(file string, resources []*resource) (string, error) {
 			out.WriteString(resource.source.before)
 		}
 		if i > 0 && marker == "" {
-			marker = "---\n"
+			marker = "---" + lineEnd
 		}
 		if i > 0 || resource.source == nil || resource.source.first || resource.source.before != "" {
 			out.WriteString(marker)
 		}
 		out.WriteString(body)
 		if i < len(resources)-1 && !strings.HasSuffix(body, "\n") {
-			out.WriteString("\n")
+			out.WriteString(lineEnd)
 		}
 		if resource.source != nil {
 			out.WriteString(resource.source.after)
@@ -75,22 +75,35 @@ func compose(file string, resources []*resource) (string, error) {
 	return out.String(), nil
 }
 
+// lineEndOf is how lines end in the documents that were read, the first of them if they differ.
+func lineEndOf(resources []*resource) string {
+	for _, resource := range resources {
+		if resource.source != nil {
+			return resource.source.lineEnd()
+		}
+	}
+	return "\n"
+}
+
 // body returns the text of a resource and the --- line that it had before.
-func (r *resource) body(file string, documents int) (body, marker string, err error) {
+func (r *resource) body(file string, documents int, lineEnd string) (body, marker string, err error) {
 	if r.source != nil {
 		body = r.source.text
 		if line, rest, found := strings.Cut(body, "\n"); found && strings.TrimSpace(line) == "---" {
 			marker, body = line+"\n", rest
 		}
-		if !r.changed() {
+		if !r.changed {
 			return body, marker, nil
 		}
 	}
 	if strings.HasSuffix(file, ".json") && documents == 1 {
 		body, err = encodeJSON(r.Object.YNode())
-		return body, marker, err
+	} else {
+		body, err = encodeYAML(r.Object, withLF(body))
 	}
-	body, err = encodeYAML(r.Object, body)
+	if lineEnd != "\n" {
+		body = strings.ReplaceAll(body, "\n", lineEnd)
+	}
 	return body, marker, err
 }
 
