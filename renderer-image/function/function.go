@@ -108,6 +108,13 @@ func (l *ResourceList) reportItem(item *Item, severity Severity, field, format s
 	l.Results = append(l.Results, result)
 }
 
+// reportChange appends a result about a field that got another value.
+func (l *ResourceList) reportChange(item *Item, field, current, proposed string) {
+	l.reportItem(item, Info, field, "set the value to %q", proposed)
+	changed := l.Results[len(l.Results)-1].Field
+	changed.CurrentValue, changed.ProposedValue = current, proposed
+}
+
 func (i *Item) ref() *ResourceRef {
 	meta := metaOf(i.Object)
 	return &ResourceRef{APIVersion: meta.apiVersion, Kind: meta.kind, Namespace: meta.namespace, Name: meta.name}

@@ -89,6 +89,9 @@ func elements(node *yaml.Node, path ...string) []*yaml.Node {
 
 func stringAt(node *yaml.Node, path ...string) string {
 	value := find(node, path...)
+	if value != nil && value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
 	if value == nil || value.Kind != yaml.ScalarNode || value.ShortTag() == yaml.NodeTagNull {
 		return ""
 	}

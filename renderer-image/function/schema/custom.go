@@ -1,9 +1,12 @@
 package schema
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // AddDefinition adds the kinds that a CustomResourceDefinition (apiextensions.k8s.io/v1) defines. Kinds without a schema are
@@ -24,14 +27,12 @@ func (s *Set) AddDefinition(definition map[string]any) error {
 		if s.Has(kind) {
 			continue
 		}
-		url := fmt.Sprintf("kiln:///definitions/%d", len(s.locations))
-		if err := s.compiler.AddResource(url, s.root(openAPI)); err != nil {
+		schema, err := s.root(openAPI)
+		if err != nil {
 			return fmt.Errorf("spec.versions[%d].schema.openAPIV3Schema: %w", i, err)
 		}
-		if _, err := s.compiler.Compile(url); err != nil {
-			return fmt.Errorf("spec.versions[%d].schema.openAPIV3Schema: %w", i, err)
-		}
-		s.locations[kind] = url
+		key := fmt.Sprintf("custom %d", len(s.kinds))
+		s.kinds[kind], s.definitions[key] = key, schema
 	}
 	return nil
 }
@@ -42,16 +43,29 @@ func mapping(value any) map[string]any {
 }
 
 // root converts the schema of a whole resource: what every resource has need not be in it.
-func (s *Set) root(openAPI map[string]any) map[string]any {
-	schema := s.convert(openAPI, true)
-	s.addResourceFields(schema)
+func (s *Set) root(openAPI map[string]any) (*spec.Schema, error) {
+	converted := s.convert(openAPI, true)
+	addResourceFields(converted)
 	if s.strict && openAPI["x-kubernetes-preserve-unknown-fields"] != true {
-		closeObject(schema)
+		closeObject(converted)
 	}
-	return schema
+	text, err := json.Marshal(converted)
+	if err != nil {
+		return nil, err
+	}
+	schema := &spec.Schema{}
+	return schema, json.Unmarshal(text, schema)
 }
 
-func (s *Set) addResourceFields(schema map[string]any) {
+// closeObject forbids fields that the schema does not name, where it names any and says nothing else.
+func closeObject(schema map[string]any) {
+	_, named := schema["properties"]
+	if _, said := schema["additionalProperties"]; named && !said {
+		schema["additionalProperties"] = false
+	}
+}
+
+func addResourceFields(schema map[string]any) {
 	properties := maps.Clone(mapping(schema["properties"]))
 	if properties == nil {
 		properties = map[string]any{}
@@ -62,20 +76,16 @@ func (s *Set) addResourceFields(schema map[string]any) {
 	schema["properties"] = properties
 }
 
-// convert makes a JSON schema of an OpenAPI v3 schema as Kubernetes allows it. structural is false inside of allOf, anyOf, oneOf
+// convert reduces an OpenAPI v3 schema to what the validator knows. structural is false inside of allOf, anyOf, oneOf
 // and not, which add to what the fields around them say and so do not close objects.
 func (s *Set) convert(openAPI map[string]any, structural bool) map[string]any {
 	schema := map[string]any{}
 	for key, value := range openAPI {
 		switch key {
 		case "type", "enum", "pattern", "maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf", "maxLength",
-			"minLength", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties":
+			"minLength", "maxItems", "minItems", "uniqueItems", "maxProperties", "minProperties", "nullable",
+			"format":
 			schema[key] = value
-		case "format":
-			// Other formats have several readings, or none outside of Kubernetes.
-			if value == "date-time" || value == "ipv4" || value == "ipv6" {
-				schema[key] = value
-			}
 		case "items", "not", "additionalProperties":
 			schema[key] = s.convertAny(value, structural && key != "not")
 		case "allOf", "anyOf", "oneOf":
@@ -97,7 +107,7 @@ func (s *Set) convert(openAPI map[string]any, structural bool) map[string]any {
 		delete(schema, "anyOf")
 	}
 	if openAPI["x-kubernetes-embedded-resource"] == true {
-		s.addResourceFields(schema)
+		addResourceFields(schema)
 	}
 	if s.strict && structural && openAPI["x-kubernetes-preserve-unknown-fields"] != true {
 		closeObject(schema)

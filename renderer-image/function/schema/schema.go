@@ -13,12 +13,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"golang.org/x/text/language"
-	"golang.org/x/text/message"
+	validation "k8s.io/kube-openapi/pkg/validation/errors"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
 //go:generate go run ./generate ../../../devcluster kubernetes.json.gz
@@ -26,10 +26,7 @@ import (
 //go:embed kubernetes.json.gz
 var kubernetes []byte
 
-const (
-	kubernetesURL = "kiln:///kubernetes/"
-	objectMeta    = kubernetesURL + "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-)
+const objectMeta = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 // Kind names a kind of resources. The group of the core kinds is empty.
 type Kind struct {
@@ -45,12 +42,14 @@ type Problem struct {
 
 // Set is the schemas that one run knows. It is not safe for concurrent use.
 type Set struct {
-	strict bool
-	// version is the release of Kubernetes whose kinds the set knows.
-	version  string
-	compiler *jsonschema.Compiler
-	// locations says where the schema of a kind is.
-	locations map[Kind]string
+	strict  bool
+	version string
+	// kinds says which definition describes a kind.
+	kinds map[Kind]string
+	// texts are the definitions as they were read; most are never needed.
+	texts map[string]json.RawMessage
+	// definitions are those that were needed.
+	definitions map[string]*spec.Schema
 }
 
 // New returns the schemas of Kubernetes' own kinds. With strict, they allow no field that they do not name.
@@ -68,18 +67,25 @@ func New(strict bool) (*Set, error) {
 		return nil, fmt.Errorf("parse the schemas of Kubernetes: %w", err)
 	}
 	s := &Set{
-		strict:    strict,
-		version:   document.Version,
-		compiler:  jsonschema.NewCompiler(),
-		locations: make(map[Kind]string, len(document.Kinds)),
+		strict:  strict,
+		version: document.Version,
+		kinds:   make(map[Kind]string, len(document.Kinds)),
+		texts:   document.Definitions,
+		// Two types have two forms, which the OpenAPI document cannot say.
+		definitions: map[string]*spec.Schema{
+			"io.k8s.apimachinery.pkg.api.resource.Quantity":   typed("string", "number"),
+			"io.k8s.apimachinery.pkg.util.intstr.IntOrString": typed("string", "integer"),
+		},
 	}
 	for name, definition := range document.Kinds {
 		parts := strings.SplitN(name, "/", 3)
-		s.locations[Kind{Group: parts[0], Version: parts[1], Name: parts[2]}] = kubernetesURL + definition
+		s.kinds[Kind{Group: parts[0], Version: parts[1], Name: parts[2]}] = definition
 	}
-	s.compiler.DefaultDraft(jsonschema.Draft4)
-	s.compiler.UseLoader(definitionLoader{definitions: document.Definitions, strict: strict})
 	return s, nil
+}
+
+func typed(types ...string) *spec.Schema {
+	return &spec.Schema{SchemaProps: spec.SchemaProps{Type: types}}
 }
 
 // Version returns the release of Kubernetes whose kinds the set knows, for example v1.37.2.
@@ -87,75 +93,80 @@ func (s *Set) Version() string {
 	return s.version
 }
 
-// definitionLoader gives out the definitions of Kubernetes, each when it is first needed. It keeps schemas from reading files and
-// the network.
-type definitionLoader struct {
-	definitions map[string]json.RawMessage
-	strict      bool
-}
-
-func (l definitionLoader) Load(url string) (any, error) {
-	name, _ := strings.CutPrefix(url, kubernetesURL)
-	switch name {
-	case "io.k8s.apimachinery.pkg.api.resource.Quantity":
-		return map[string]any{"type": []any{"string", "number"}}, nil
-	case "io.k8s.apimachinery.pkg.util.intstr.IntOrString":
-		return map[string]any{"type": []any{"string", "integer"}}, nil
+// definition returns the definition of that name, which must be there.
+func (s *Set) definition(name string) (*spec.Schema, error) {
+	if known := s.definitions[name]; known != nil {
+		return known, nil
 	}
-	text, found := l.definitions[name]
-	if !found {
-		return nil, fmt.Errorf("the schema refers to %q: write out what it stands for", url)
+	definition := &spec.Schema{}
+	if err := json.Unmarshal(s.texts[name], definition); err != nil {
+		return nil, fmt.Errorf("parse the schema %s: %w", name, err)
 	}
-	var definition map[string]any
-	if err := json.Unmarshal(text, &definition); err != nil {
-		return nil, err
+	if s.strict && len(definition.Properties) > 0 && definition.AdditionalProperties == nil {
+		definition.AdditionalProperties = &spec.SchemaOrBool{}
 	}
-	if l.strict {
-		closeObject(definition)
-	}
+	s.definitions[name] = definition
 	return definition, nil
-}
-
-// closeObject forbids fields that the schema does not name, where it names any and says nothing else.
-func closeObject(schema map[string]any) {
-	_, named := schema["properties"]
-	if _, said := schema["additionalProperties"]; named && !said {
-		schema["additionalProperties"] = false
-	}
 }
 
 // Has says whether the set knows the kind.
 func (s *Set) Has(kind Kind) bool {
-	_, found := s.locations[kind]
+	_, found := s.kinds[kind]
 	return found
 }
 
 // Validate returns what is wrong with a resource of a kind that the set has. The resource is made of what JSON has:
 // map[string]any, []any, string, numbers and bool. A field whose value is null counts as left out, as for the API server.
 func (s *Set) Validate(kind Kind, resource map[string]any) ([]Problem, error) {
-	location, found := s.locations[kind]
+	name, found := s.kinds[kind]
 	if !found {
 		return nil, fmt.Errorf("there is no schema for %s of %s/%s", kind.Name, kind.Group, kind.Version)
 	}
-	compiled, err := s.compiler.Compile(location)
+	definition, err := s.definition(name)
 	if err != nil {
-		return nil, fmt.Errorf("use the schema of %s: %w", kind.Name, err)
-	}
-	pruned := withoutNulls(resource)
-	err = compiled.Validate(pruned)
-	var invalid *jsonschema.ValidationError
-	if !errors.As(err, &invalid) {
 		return nil, err
 	}
+	w := &walker{set: s}
+	result := w.validator(definition, nil, "", strfmt.Default).Validate(withoutNulls(resource))
+	if w.err != nil {
+		return nil, w.err
+	}
 	var problems []Problem
-	eachProblem(invalid, message.NewPrinter(language.English), func(location []string, text string) {
-		problems = append(problems, Problem{Field: fieldPath(pruned, location), Message: text})
-	})
+	for _, problem := range result.Errors {
+		problems = appendProblem(problems, problem)
+	}
 	// The validator walks maps, so that the order would change from run to run.
 	slices.SortFunc(problems, func(a, b Problem) int {
 		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Message, b.Message))
 	})
-	return problems, nil
+	return slices.Compact(problems), nil
+}
+
+// walker follows references while a resource is validated; the validator itself knows none.
+type walker struct {
+	set *Set
+	err error
+}
+
+func (w *walker) validator(schema *spec.Schema, root any, path string, formats strfmt.Registry) *validate.SchemaValidator {
+	if name := schema.Ref.String(); name != "" {
+		definition, err := w.set.definition(name)
+		if err != nil {
+			w.err = err
+			definition = &spec.Schema{}
+		}
+		schema = definition
+	}
+	return validate.NewSchemaValidator(schema, root, path, formats, func(options *validate.SchemaValidatorOptions) {
+		options.NewValidatorForField = func(_ string, schema *spec.Schema, root any, path string, formats strfmt.Registry,
+			_ ...validate.Option) validate.ValueValidator {
+			return w.validator(schema, root, path, formats)
+		}
+		options.NewValidatorForIndex = func(_ int, schema *spec.Schema, root any, path string, formats strfmt.Registry,
+			_ ...validate.Option) validate.ValueValidator {
+			return w.validator(schema, root, path, formats)
+		}
+	})
 }
 
 func withoutNulls(value any) any {
@@ -178,30 +189,24 @@ func withoutNulls(value any) any {
 	return value
 }
 
-// eachProblem calls report for every error that has no cause below it.
-func eachProblem(err *jsonschema.ValidationError, printer *message.Printer, report func([]string, string)) {
-	if len(err.Causes) == 0 {
-		report(err.InstanceLocation, err.ErrorKind.LocalizedString(printer))
+// appendProblem appends an error of the validator, or those that it is made of.
+func appendProblem(problems []Problem, err error) []Problem {
+	var composite *validation.CompositeError
+	if errors.As(err, &composite) && len(composite.Errors) > 0 {
+		for _, part := range composite.Errors {
+			problems = appendProblem(problems, part)
+		}
+		return problems
 	}
-	for _, cause := range err.Causes {
-		eachProblem(cause, printer, report)
-	}
-}
-
-// fieldPath writes the location of a value as functions write fields.
-func fieldPath(value any, location []string) string {
-	var path strings.Builder
-	for _, token := range location {
-		switch parent := value.(type) {
-		case []any:
-			path.WriteString("[" + token + "]")
-			if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(parent) {
-				value = parent[i]
-			}
-		case map[string]any:
-			path.WriteString("." + token)
-			value = parent[token]
+	// The validator was made for HTTP requests.
+	problem := Problem{Message: strings.Replace(strings.TrimPrefix(err.Error(), "."), " in body", "", 1)}
+	var invalid *validation.Validation
+	if errors.As(err, &invalid) {
+		problem.Field = strings.TrimPrefix(invalid.Name, ".")
+		if invalid.Code() == validation.UnallowedPropertyCode {
+			problem.Field, _, _ = strings.Cut(problem.Message, " ")
+			problem.Message = problem.Field + " is not a field of the schema"
 		}
 	}
-	return strings.TrimPrefix(path.String(), ".")
+	return append(problems, problem)
 }
