@@ -2,9 +2,7 @@ package function
 
 import (
 	"fmt"
-	"strings"
 
-	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -60,23 +58,4 @@ func wrongConfig(config *yaml.RNode, wanted string) error {
 	}
 	m := metaOf(config)
 	return fmt.Errorf("the functionConfig is apiVersion %q, kind %q: use %s", m.apiVersion, m.kind, wanted)
-}
-
-// fieldSpecs reads a list of kustomize field specs, nil when there is none.
-func fieldSpecs(config *yaml.Node, field string) ([]types.FieldSpec, error) {
-	node := child(config, field)
-	if node == nil || node.ShortTag() == yaml.NodeTagNull {
-		return nil, nil
-	}
-	var specs []types.FieldSpec
-	if err := node.Decode(&specs); err != nil {
-		return nil, fmt.Errorf("the functionConfig's field %s must be a list of field specs (group, version, kind, path, create): %w",
-			field, err)
-	}
-	for i, spec := range specs {
-		if strings.Trim(spec.Path, "/") == "" {
-			return nil, fmt.Errorf("the functionConfig's field %s[%d].path is empty: set it, for example to spec/name", field, i)
-		}
-	}
-	return specs, nil
 }

@@ -109,8 +109,8 @@ func (l *ResourceList) reportItem(item *Item, severity Severity, field, format s
 }
 
 // reportChange appends a result about a field that got another value.
-func (l *ResourceList) reportChange(item *Item, field, current, proposed string) {
-	l.reportItem(item, Info, field, "set the value to %q", proposed)
+func (l *ResourceList) reportChange(item *Item, field, current, proposed, format string, args ...any) {
+	l.reportItem(item, Info, field, format, args...)
 	changed := l.Results[len(l.Results)-1].Field
 	changed.CurrentValue, changed.ProposedValue = current, proposed
 }

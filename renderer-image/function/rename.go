@@ -24,6 +24,9 @@ func keepsName(m meta) bool {
 	return m.isKptfile() || m.name == packageContextName
 }
 
+// setValue is the message about a field that got another value.
+const setValue = "set the value to %q"
+
 // renamer gives resources new names and lets the fields that refer to them follow. What refers to what is kustomize's
 // decision; it works on copies, because it keeps notes in the resources.
 type renamer struct {
@@ -81,7 +84,7 @@ func (r *renamer) finish() error {
 		changed := r.copies[i]
 		changed.RemoveBuildAnnotations()
 		takeOver(item.Object.YNode(), changed.YNode(), "", func(field, old, value string) {
-			r.list.reportChange(item, field, old, value)
+			r.list.reportChange(item, field, old, value, setValue, value)
 		})
 		r.followDependsOn(item)
 	}
@@ -178,7 +181,7 @@ func (r *renamer) followDependsOn(item *Item) {
 	}
 	value := strings.Join(references, ",")
 	if value != old && setString(item.Object.YNode(), value, path...) {
-		r.list.reportChange(item, strings.Join(path, "."), old, value)
+		r.list.reportChange(item, strings.Join(path, "."), old, value, setValue, value)
 	}
 }
 

@@ -269,7 +269,7 @@ func (s *search) report(field, old, value string) {
 	s.count++
 	switch {
 	case old != value:
-		s.list.reportChange(s.item, field, old, value)
+		s.list.reportChange(s.item, field, old, value, setValue, value)
 	case s.comments:
 		s.list.reportItem(s.item, Info, field, "set the comment of a field with the value %q", value)
 	default:
