@@ -100,7 +100,10 @@ func (l *ResourceList) reportItem(item *Item, severity Severity, field, format s
 		Severity:    severity,
 		Message:     fmt.Sprintf(format, args...),
 		ResourceRef: item.ref(),
-		File:        &File{Path: item.Path, Index: item.Index},
+	}
+	// A new resource has no file yet.
+	if item.Path != "" {
+		result.File = &File{Path: item.Path, Index: max(item.Index, 0)}
 	}
 	if field != "" {
 		result.Field = &Field{Path: field}
