@@ -91,12 +91,18 @@ var inPodSpecs = map[string][]string{
 // inOtherFields are the names that other fields hold, as kind and path. A path that ends at a mapping or a list of mappings means
 // a name and a namespace in it.
 var inOtherFields = map[string][]string{
-	"ConfigMap": {"Role rules/resourceNames", "ClusterRole rules/resourceNames"},
+	"ConfigMap": {
+		"Role rules/resourceNames", "ClusterRole rules/resourceNames",
+		`Ingress metadata/annotations/nginx.ingress.kubernetes.io\/fastcgi-params-configmap`,
+	},
 	"Secret": {
 		"Role rules/resourceNames", "ClusterRole rules/resourceNames",
 		"ServiceAccount secrets/name", "ServiceAccount imagePullSecrets/name", "Ingress spec/tls/secretName",
+		`Ingress metadata/annotations/ingress.kubernetes.io\/auth-secret`,
 		`Ingress metadata/annotations/nginx.ingress.kubernetes.io\/auth-secret`,
 		`Ingress metadata/annotations/nginx.ingress.kubernetes.io\/auth-tls-secret`,
+		"PersistentVolume spec/azureFile/secretName", "StorageClass parameters/secretName", "StorageClass parameters/secretRef",
+		"StorageClass parameters/adminSecretName", "StorageClass parameters/userSecretName",
 	},
 	"Service": {
 		"StatefulSet spec/serviceName", "APIService spec/service", "Ingress spec/defaultBackend/service/name",
@@ -113,7 +119,7 @@ var inOtherFields = map[string][]string{
 	"ReplicaSet":            {"HorizontalPodAutoscaler spec/scaleTargetRef/name"},
 	"ReplicationController": {"HorizontalPodAutoscaler spec/scaleTargetRef/name"},
 	"StatefulSet":           {"HorizontalPodAutoscaler spec/scaleTargetRef/name"},
-	"PersistentVolume":      {"PersistentVolumeClaim spec/volumeName"},
+	"PersistentVolume":      {"PersistentVolumeClaim spec/volumeName", "ClusterRole rules/resourceNames"},
 	"PersistentVolumeClaim": {"PersistentVolume spec/claimRef"},
 	"StorageClass": {
 		"PersistentVolume spec/storageClassName", "PersistentVolumeClaim spec/storageClassName",

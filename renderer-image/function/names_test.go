@@ -178,14 +178,19 @@ func TestEnsureNameSubstring(t *testing.T) {
 			"apiVersion: v1\nkind: Secret\nmetadata:\n  annotations: {config.kubernetes.io/local-config: 'true'}\n  name: a\n",
 			"apiVersion: v1\nkind: Secret\nmetadata:\n  annotations: {config.kubernetes.io/local-config: 'true'}\n  name: p-a\n",
 		},
+		"a name that an annotation holds": {
+			configMapOf("{prepend: p-}"),
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: i\n  annotations:\n    nginx.ingress.kubernetes.io/auth-secret: s\n",
+			"apiVersion: v1\nkind: Secret\nmetadata:\n  name: p-s\n---\napiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: p-i\n  annotations:\n    nginx.ingress.kubernetes.io/auth-secret: p-s\n",
+		},
 		"the package context keeps its name": {configMapOf("{prepend: p-}"), packageContext("x"), packageContext("x")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			out, _, err := run(t, function.EnsureNameSubstring, test.config, test.in)
+			out, _, err := run(t, function.EnsureNameSubstring, test.config, strings.Split(test.in, "---\n")...)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(out).To(Equal(test.out))
-			again, _, err := run(t, function.EnsureNameSubstring, test.config, out)
+			again, _, err := run(t, function.EnsureNameSubstring, test.config, strings.Split(out, "---\n")...)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(again).To(Equal(out))
 		})
