@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"sigs.k8s.io/kustomize/api/filters/replacement"
 	"sigs.k8s.io/kustomize/api/types"
@@ -25,10 +27,10 @@ func ApplyReplacements(_ context.Context, list *ResourceList) error {
 		return err
 	}
 	nodes := make([]*yaml.RNode, len(list.Items))
-	before := make([]uint64, len(list.Items))
+	before := make([]*yaml.Node, len(list.Items))
 	for i, item := range list.Items {
 		nodes[i] = item.Object
-		before[i] = Fingerprint(item.Object.YNode())
+		before[i] = yaml.CopyYNode(item.Object.YNode())
 	}
 	for i := range replacements {
 		// One at a time, since each may copy what the one before it set.
@@ -40,9 +42,9 @@ func ApplyReplacements(_ context.Context, list *ResourceList) error {
 		quoting.restore(nodes, &replacements[i])
 	}
 	for i, item := range list.Items {
-		if Fingerprint(item.Object.YNode()) != before[i] {
-			list.reportItem(item, Info, "", "replaced values")
-		}
+		eachChange(before[i], item.Object.YNode(), "", func(field, old, value string) {
+			list.reportChange(item, field, old, value, setValue, value)
+		})
 	}
 	return nil
 }
@@ -127,4 +129,31 @@ func idOf(node *yaml.RNode) resid.ResId {
 	m := metaOf(node)
 	group, version := resid.ParseGroupVersion(m.apiVersion)
 	return resid.NewResIdWithNamespace(resid.Gvk{Group: group, Version: version, Kind: m.kind}, m.name, m.namespace)
+}
+
+// eachChange calls report for each scalar that is new or differs in after.
+func eachChange(before, after *yaml.Node, path string, report func(field, old, value string)) {
+	switch after.Kind {
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(after.Content); i += 2 {
+			key := after.Content[i].Value
+			eachChange(child(before, key), after.Content[i+1], strings.TrimPrefix(path+"."+key, "."), report)
+		}
+	case yaml.SequenceNode:
+		for i, element := range after.Content {
+			var old *yaml.Node
+			if before != nil && before.Kind == yaml.SequenceNode && i < len(before.Content) {
+				old = before.Content[i]
+			}
+			eachChange(old, element, path+"["+strconv.Itoa(i)+"]", report)
+		}
+	case yaml.ScalarNode:
+		old := ""
+		if before != nil && before.Kind == yaml.ScalarNode {
+			old = before.Value
+		}
+		if before == nil || before.Kind != yaml.ScalarNode || old != after.Value {
+			report(path, old, after.Value)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package function
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -26,6 +27,9 @@ func ApplySetters(_ context.Context, list *ResourceList) error {
 	setters, err := settersOf(list.Config)
 	if err != nil {
 		return err
+	}
+	if len(setters) == 0 {
+		return errors.New("the functionConfig gives no setters: set them in data, or in the field setters of an ApplySetters")
 	}
 	applier := &setterApplier{list: list, setters: map[string]string{}}
 	for _, setter := range setters {
@@ -102,7 +106,7 @@ func (a *setterApplier) setScalar(node *yaml.Node, path string) {
 		a.fail(path, err)
 		return
 	}
-	a.done(path, value)
+	a.done(path, node.Value, value)
 	if node.Value == value {
 		return
 	}
@@ -135,7 +139,7 @@ func (a *setterApplier) setList(key, node *yaml.Node, path string) {
 		a.fail(path, fmt.Errorf("setter %q: %w", names[1], err))
 		return
 	}
-	a.done(path, value)
+	a.done(path, "", value)
 	if equalScalars(node.Content, content) {
 		return
 	}
@@ -250,7 +254,7 @@ func (a *setterApplier) fail(path string, err error) {
 	a.list.reportItem(a.item, Error, path, "%s", err)
 }
 
-func (a *setterApplier) done(path, value string) {
+func (a *setterApplier) done(path, old, value string) {
 	a.count++
-	a.list.reportItem(a.item, Info, path, "set field value to %q", value)
+	a.list.reportChange(a.item, path, old, value, "set field value to %q", value)
 }

@@ -10,6 +10,8 @@ const (
 	configAPIVersion = "fn.kpt.dev/v1alpha1"
 	// packageContextName is the ConfigMap that package tools generate; its data.name is the package's name.
 	packageContextName = "kptfile.kpt.dev"
+	// inlineConfigName is the name of the ConfigMap that stands for a configMap in a Kptfile.
+	inlineConfigName = "function-input"
 )
 
 // data returns the data of a ConfigMap in the order written, which makes results repeatable.

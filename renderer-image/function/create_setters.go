@@ -99,7 +99,8 @@ func (c *setterCreator) visit(node *yaml.Node, path string) {
 		if strings.Contains(node.Value, "\n") {
 			return
 		}
-		if pattern := c.scalars.Replace(node.Value); pattern != node.Value {
+		// A comment cannot keep spaces at the ends of a value.
+		if pattern := c.scalars.Replace(node.Value); pattern != node.Value && pattern == strings.TrimSpace(pattern) {
 			c.comment(node, pattern, path)
 		}
 	}

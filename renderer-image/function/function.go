@@ -103,12 +103,22 @@ func (l *ResourceList) reportItem(item *Item, severity Severity, field, format s
 		Severity:    severity,
 		Message:     fmt.Sprintf(format, args...),
 		ResourceRef: item.ref(),
-		File:        &File{Path: item.Path, Index: item.Index},
+	}
+	// A new resource has no file yet.
+	if item.Path != "" {
+		result.File = &File{Path: item.Path, Index: max(item.Index, 0)}
 	}
 	if field != "" {
 		result.Field = &Field{Path: field}
 	}
 	l.Results = append(l.Results, result)
+}
+
+// reportChange appends a result about a field that got another value.
+func (l *ResourceList) reportChange(item *Item, field, current, proposed, format string, args ...any) {
+	l.reportItem(item, Info, field, format, args...)
+	changed := l.Results[len(l.Results)-1].Field
+	changed.CurrentValue, changed.ProposedValue = current, proposed
 }
 
 func (i *Item) ref() *ResourceRef {

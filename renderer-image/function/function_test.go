@@ -329,6 +329,11 @@ func TestStarlarkModules(t *testing.T) {
 		"json.encode(json.decode('{\"a\": [1.5]}'))":                           `{"a":[1.5]}`,
 		"base64.decode(base64.encode('hällo'))":                                "hällo",
 		"base64.encode('??>', encoding='url')":                                 "Pz8-",
+		"csv.read_all('a;b\\n1;2\\n', comma=';', skip=1)":                      `[["1", "2"]]`,
+		"csv.write_all([['a', 'b,c'], (1, 2)])":                                "a,\"b,c\"\n1,2\n",
+		"hash.md5('a')":                                                        "0cc175b9c0f1b6a831c399e269772661",
+		"hash.sha1('a')":                                                       "86f7e437faa5a7fce15d1ddcb9eaeaea377667b8",
+		"hash.sha256('a')":                                                     "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb",
 		"math.floor(1.5)":                                                      "1",
 		"time.parse_duration('1h').minutes":                                    "60.0",
 		"re.findall('a(.)', 'abac')":                                           `["b", "c"]`,
@@ -347,6 +352,7 @@ func TestStarlarkModules(t *testing.T) {
 			var source strings.Builder
 			for module, name := range map[string]string{
 				"encoding/yaml.star": "yaml", "encoding/json.star": "json", "encoding/base64.star": "base64",
+				"encoding/csv.star": "csv", "hash.star": "hash",
 				"math.star": "math", "time.star": "time", "re.star": "re", "krmfn.star": "krmfn",
 			} {
 				fmt.Fprintf(&source, "load(%q, %q)\n", module, name)

@@ -9,34 +9,41 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/kiln-dev/kiln/renderer-image/function/glob"
 )
 
+// Limits of patterns of file paths: their alternatives multiply.
+const (
+	maxFilePattern      = 1024
+	maxFileAlternatives = 16
+)
+
 // SearchReplace finds fields and, if asked to, sets their values or line comments.
 //
 // The functionConfig is a ConfigMap. Its data say what to look for, all of it: by-value, by-value-regex (of the whole value),
-// by-path (a.b[0].c, with * for one field and ** for any) and by-file-path (with *, ?, [class] and **); and what to do:
-// put-value and put-comment, in which ${1} is a group of by-value-regex. A plain by-path with put-value and no other search
-// makes the field where it is missing.
+// by-path (a.b[0].c, with * for one field or index and ** for any fields) and by-file-path (with *, ?, [class], {either,or} and
+// **); and what to do: put-value and put-comment, in which ${1} is a group of by-value-regex. A plain by-path with put-value
+// and no other search makes the field where it is missing. A by-path to a list with put-comment comments the list.
+//
+// A value without quotes takes the type that the new one looks like, but what is in metadata stays a string.
 func SearchReplace(_ context.Context, list *ResourceList) error {
 	s, err := newSearch(list)
 	if err != nil {
 		return err
 	}
 	for _, item := range list.Items {
-		if s.file != nil && !glob.Match(s.file, strings.Split(item.Path, "/"), glob.Segment) {
+		if s.file != "" && !doublestar.MatchUnvalidated(s.file, item.Path) {
 			continue
 		}
 		s.item = item
-		if s.creates() {
-			if setString(item.Object.YNode(), s.putValue, s.path...) {
-				s.report(strings.Join(s.path, "."), s.putValue)
-			}
-			continue
-		}
+		before := s.count
 		s.visit(item.Object.YNode(), nil)
+		if s.count == before && s.creates() {
+			s.create()
+		}
 	}
 	list.report(Info, "%d fields matched", s.count)
 	return nil
@@ -49,7 +56,8 @@ type search struct {
 
 	value                *string
 	regex                *regexp.Regexp
-	path, file           []string
+	path                 []string
+	file                 string
 	putValue, putComment string
 	puts, comments       bool
 }
@@ -65,7 +73,7 @@ func newSearch(list *ResourceList) (*search, error) {
 	s := &search{list: list}
 	for _, setting := range settings {
 		if err := s.set(setting.key, setting.value); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the functionConfig's field data.%s: %w", setting.key, err)
 		}
 	}
 	switch {
@@ -74,71 +82,123 @@ func newSearch(list *ResourceList) (*search, error) {
 	case s.value == nil && s.regex == nil && s.path == nil:
 		return nil, errors.New("the functionConfig looks for nothing: set by-value, by-value-regex or by-path")
 	}
+	for field, pattern := range map[string]string{"put-value": s.putValue, "put-comment": s.putComment} {
+		if err := s.checkGroups(pattern); err != nil {
+			return nil, fmt.Errorf("the functionConfig's field data.%s: %w", field, err)
+		}
+	}
 	return s, nil
 }
 
-func (s *search) set(key, value string) error {
-	var err error
+func (s *search) set(key, value string) (err error) {
 	switch key {
 	case "by-value":
 		s.value = &value
 	case "by-value-regex":
 		s.regex, err = regexp.Compile("^(?:" + value + ")$")
 	case "by-path":
-		s.path = splitFieldPath(value)
+		if value == "" {
+			return errors.New("it is empty: set it to a path such as spec.replicas, or remove it")
+		}
+		s.path = strings.Split(value, ".")
 	case "by-file-path":
-		s.file = strings.Split(value, "/")
+		s.file, err = value, checkFilePattern(value)
 	case "put-value":
 		s.putValue, s.puts = value, true
 	case "put-comment":
 		s.putComment, s.comments = value, true
 	default:
-		err = errors.New("there is no such setting")
+		err = errors.New("there is no such setting: use by-value, by-value-regex, by-path, by-file-path, put-value or put-comment")
 	}
-	if err != nil {
-		return fmt.Errorf("the functionConfig's field data.%s: %w", key, err)
+	return err
+}
+
+func checkFilePattern(pattern string) error {
+	switch {
+	case len(pattern) > maxFilePattern:
+		return fmt.Errorf("it is %d characters long: at most %d are allowed", len(pattern), maxFilePattern)
+	case strings.Count(pattern, "{")+strings.Count(pattern, ",") > maxFileAlternatives:
+		return fmt.Errorf("it has more than %d alternatives: write fewer", maxFileAlternatives)
+	case !doublestar.ValidatePattern(pattern):
+		return fmt.Errorf("%q is not a valid pattern: check its brackets and braces", pattern)
 	}
 	return nil
 }
 
-// splitFieldPath makes a, b, [0], c of a.b[0].c.
-func splitFieldPath(path string) []string {
-	var segments []string
-	for _, part := range strings.Split(path, ".") {
-		name, indexes, found := strings.Cut(part, "[")
-		if name != "" {
-			segments = append(segments, name)
-		}
-		if !found {
-			continue
-		}
-		for _, index := range strings.Split(indexes, "[") {
-			segments = append(segments, "["+index)
+// checkGroups refuses references to groups that the expression does not have.
+func (s *search) checkGroups(pattern string) error {
+	if s.regex == nil {
+		return nil
+	}
+	for _, reference := range groupReference.FindAllStringSubmatch(pattern, -1) {
+		if number, err := strconv.Atoi(reference[1]); err != nil || number > s.regex.NumSubexp() {
+			return fmt.Errorf("by-value-regex has no group %s: it has %d", reference[0], s.regex.NumSubexp())
 		}
 	}
-	return segments
+	return nil
 }
 
 // creates says that the path is that of one field, to be set whether it is there or not.
 func (s *search) creates() bool {
 	return s.puts && s.value == nil && s.regex == nil && !slices.ContainsFunc(s.path, func(segment string) bool {
-		return strings.ContainsAny(segment, "*[")
+		return segment == "" || strings.ContainsAny(segment, "*[")
 	})
 }
 
+func (s *search) create() {
+	root := s.item.Object.YNode()
+	if !setString(root, s.putValue, s.path...) {
+		return
+	}
+	if s.path[0] != "metadata" && s.putValue != "" {
+		find(root, s.path...).Tag = ""
+	}
+	s.report(strings.Join(s.path, "."), "", s.putValue)
+}
+
+// visit walks the tree. In path, the indexes of a list belong to the segment of its key, and a key with dots is several
+// segments, as in by-path.
 func (s *search) visit(node *yaml.Node, path []string) {
 	switch node.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(node.Content); i += 2 {
-			s.visit(node.Content[i+1], append(path, node.Content[i].Value))
+			key, value := node.Content[i], node.Content[i+1]
+			below := append(path[:len(path):len(path)], strings.Split(key.Value, ".")...)
+			if value.Kind == yaml.SequenceNode {
+				s.commentList(key, value, below)
+			}
+			s.visit(value, below)
 		}
 	case yaml.SequenceNode:
 		for i, element := range node.Content {
-			s.visit(element, append(path, "["+strconv.Itoa(i)+"]"))
+			if len(path) == 0 {
+				return
+			}
+			below := slices.Clone(path)
+			below[len(below)-1] += "[" + strconv.Itoa(i) + "]"
+			s.visit(element, below)
 		}
 	case yaml.ScalarNode:
 		s.visitScalar(node, path)
 	}
+}
+
+// commentList puts the comment on a list that the path leads to.
+func (s *search) commentList(key, list *yaml.Node, path []string) {
+	if !s.comments || s.path == nil || s.value != nil || s.regex != nil || !glob.Match(s.path, path, sameField) {
+		return
+	}
+	commented := key
+	if list.Style&yaml.FlowStyle != 0 {
+		commented = list
+	}
+	commented.LineComment = lineComment(s.putComment)
+	s.count++
+	s.list.reportItem(s.item, Info, strings.Join(path, "."), "set the comment to %q", commented.LineComment)
+}
+
+func lineComment(text string) string {
+	return "# " + strings.ReplaceAll(strings.TrimPrefix(text, "# "), "\n", " ")
 }
 
 func (s *search) visitScalar(node *yaml.Node, path []string) {
@@ -156,24 +216,40 @@ func (s *search) visitScalar(node *yaml.Node, path []string) {
 		}
 		expand = func(pattern string) string { return expandGroups(pattern, match) }
 	}
-	field := strings.ReplaceAll(strings.Join(path, "."), ".[", "[")
+	old := node.Value
 	if s.comments {
-		node.LineComment = "# " + strings.ReplaceAll(expand(s.putComment), "\n", " ")
+		node.LineComment = lineComment(expand(s.putComment))
 	}
 	if s.puts {
-		put := expand(s.putValue)
-		if node.Tag != yaml.NodeTagString {
-			// A number stays a number.
-			node.Tag = ""
-		}
-		node.Value = put
+		s.put(node, expand(s.putValue), path)
 	}
-	s.report(field, node.Value)
+	s.report(strings.Join(path, "."), old, node.Value)
 }
 
+func (s *search) put(node *yaml.Node, value string, path []string) {
+	if node.Value == value {
+		return
+	}
+	node.Value = value
+	switch {
+	case value == "":
+		node.Tag, node.Style = yaml.NodeTagString, yaml.DoubleQuotedStyle
+	case path[0] == "metadata":
+		node.Tag = yaml.NodeTagString
+	default:
+		node.Tag = ""
+	}
+}
+
+// sameField compares one segment of by-path with one of a field: a field's name or *, and indexes or [*].
 func sameField(pattern, field string) bool {
-	return pattern == field || (pattern == "*" && !strings.HasPrefix(field, "[")) ||
-		(pattern == "[*]" && strings.HasPrefix(field, "["))
+	if pattern == field || pattern == "*" {
+		return true
+	}
+	wanted, got := strings.Split(pattern, "["), strings.Split(field, "[")
+	return slices.EqualFunc(wanted, got, func(wanted, got string) bool {
+		return wanted == got || wanted == "*" || wanted == "*]"
+	})
 }
 
 var groupReference = regexp.MustCompile(`\$\{(\d+)\}`)
@@ -189,11 +265,14 @@ func expandGroups(pattern string, match []string) string {
 	})
 }
 
-func (s *search) report(field, value string) {
+func (s *search) report(field, old, value string) {
 	s.count++
-	verb := "matched a field with the value %q"
-	if s.puts || s.comments {
-		verb = "set a field, its value is %q"
+	switch {
+	case old != value:
+		s.list.reportChange(s.item, field, old, value, setValue, value)
+	case s.comments:
+		s.list.reportItem(s.item, Info, field, "set the comment of a field with the value %q", value)
+	default:
+		s.list.reportItem(s.item, Info, field, "matched a field with the value %q", value)
 	}
-	s.list.reportItem(s.item, Info, field, verb, value)
 }

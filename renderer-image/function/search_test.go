@@ -12,60 +12,6 @@ func configMapOf(data string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata: " + data
 }
 
-func TestSearchReplace(t *testing.T) {
-	const in = `apiVersion: v1
-kind: Thing
-metadata:
-  name: web-a # kept
-spec:
-  ports:
-  - port: 80
-    name: "80"
-  - port: 81
-  deep: {er: {port: 80}}
-`
-	for name, test := range map[string]struct{ data, out, fails string }{
-		"a value keeps its type": {
-			data: `{by-value: "80", put-value: "90"}`,
-			out: "apiVersion: v1\nkind: Thing\nmetadata:\n  name: web-a # kept\nspec:\n  ports:\n  - port: 90\n    name: \"90\"\n" +
-				"  - port: 81\n  deep: {er: {port: 90}}\n",
-		},
-		"a path with an index": {
-			data: `{by-path: "spec.ports[1].port", by-value-regex: ".*", put-value: "1"}`,
-			out: "apiVersion: v1\nkind: Thing\nmetadata:\n  name: web-a # kept\nspec:\n  ports:\n  - port: 80\n    name: \"80\"\n" +
-				"  - port: 1\n  deep: {er: {port: 80}}\n",
-		},
-		"a path with any fields and a comment with a group": {
-			data: `{by-path: "spec.ports.**.port", by-value-regex: "8(.)", put-comment: "kpt-set: 8${1}-${x}"}`,
-			out: "apiVersion: v1\nkind: Thing\nmetadata:\n  name: web-a # kept\nspec:\n  ports:\n  - port: 80 # kpt-set: 80-${x}\n    name: \"80\"\n" +
-				"  - port: 81 # kpt-set: 81-${x}\n  deep: {er: {port: 80}}\n",
-		},
-		"a path that is not there is made": {
-			data: `{by-path: metadata.namespace, put-value: new}`,
-			out: "apiVersion: v1\nkind: Thing\nmetadata:\n  name: web-a # kept\n  namespace: new\nspec:\n  ports:\n  - port: 80\n    name: \"80\"\n" +
-				"  - port: 81\n  deep: {er: {port: 80}}\n",
-		},
-		"another file":               {data: `{by-value: "80", by-file-path: "b/**", put-value: "1"}`, out: in},
-		"this file":                  {data: `{by-value: "80", by-file-path: "**/f*.yaml"}`, out: in},
-		"part of a value":            {data: `{by-value-regex: "8", put-value: "1"}`, out: in},
-		"nothing to look for":        {data: `{put-value: a}`, fails: "looks for nothing"},
-		"a misspelt setting":         {data: `{by-values: a}`, fails: "by-values: there is no such setting"},
-		"a bad regular expression":   {data: `{by-value-regex: "("}`, fails: "by-value-regex"},
-		"a value and its expression": {data: `{by-value-regex: a, by-value: a}`, fails: "remove one"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			out, _, err := run(t, function.SearchReplace, configMapOf(test.data), in)
-			if test.fails != "" {
-				g.Expect(err).To(MatchError(ContainSubstring(test.fails)))
-				return
-			}
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(out).To(Equal(test.out))
-		})
-	}
-}
-
 func TestSetImage(t *testing.T) {
 	const in = `apiVersion: v1
 kind: Pod

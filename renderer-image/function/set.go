@@ -22,15 +22,20 @@ type Set struct {
 // Builtins returns the set of all built-in functions under their catalog names.
 func Builtins() Set {
 	return Set{byName: map[string]Func{
-		"apply-replacements": ApplyReplacements,
-		"apply-setters":      ApplySetters,
-		"create-setters":     CreateSetters,
-		"search-replace":     SearchReplace,
-		"set-annotations":    SetAnnotations,
-		"set-image":          SetImage,
-		"set-labels":         SetLabels,
-		"set-namespace":      SetNamespace,
-		"starlark":           Starlark,
+		"apply-replacements":            ApplyReplacements,
+		"apply-setters":                 ApplySetters,
+		"create-setters":                CreateSetters,
+		"ensure-name-substring":         EnsureNameSubstring,
+		"kubeconform":                   Kubeconform,
+		"remove-local-config-resources": RemoveLocalConfigResources,
+		"set-name-prefix":               SetNamePrefix,
+		"upsert-resource":               UpsertResource,
+		"search-replace":                SearchReplace,
+		"set-annotations":               SetAnnotations,
+		"set-image":                     SetImage,
+		"set-labels":                    SetLabels,
+		"set-namespace":                 SetNamespace,
+		"starlark":                      Starlark,
 	}}
 }
 

@@ -2,12 +2,10 @@ package function
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
-	"sigs.k8s.io/kustomize/api/filters/fieldspec"
-	"sigs.k8s.io/kustomize/api/filters/filtersutil"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
@@ -37,8 +35,8 @@ func SetAnnotations(_ context.Context, list *ResourceList) error {
 				list.reportItem(item, Info, strings.Join(path, "."), "set annotations")
 			}
 		}
-		if err := config.annotateAdditional(item); err != nil {
-			return err
+		if err := setInFields(list, item, config.additional, config.annotations); err != nil {
+			return fmt.Errorf("%s: the functionConfig's field additionalAnnotationFields: %w", item.Path, err)
 		}
 	}
 	return nil
@@ -65,13 +63,8 @@ func readAnnotations(config *yaml.RNode) (*annotationsConfig, error) {
 	if c.annotations, err = stringMap(child(config.YNode(), "annotations"), "annotations"); err != nil {
 		return nil, err
 	}
-	if additional := child(config.YNode(), "additionalAnnotationFields"); additional != nil {
-		if err := additional.Decode(&c.additional); err != nil {
-			return nil, errors.New("the functionConfig's field additionalAnnotationFields must be a list of field specs " +
-				"(group, version, kind, path, create)")
-		}
-	}
-	return c, nil
+	c.additional, err = fieldSpecs(config.YNode(), "additionalAnnotationFields")
+	return c, err
 }
 
 // annotationPaths are the places where a resource of that kind carries annotations.
@@ -88,21 +81,4 @@ func annotationPaths(m meta) [][]string {
 			[]string{"spec", "jobTemplate", "spec", "template", "metadata", "annotations"})
 	}
 	return paths
-}
-
-func (c *annotationsConfig) annotateAdditional(item *Item) error {
-	for _, spec := range c.additional {
-		for _, annotation := range c.annotations {
-			err := item.Object.PipeE(fieldspec.Filter{
-				FieldSpec:  spec,
-				SetValue:   filtersutil.SetEntry(annotation.key, annotation.value, yaml.NodeTagString),
-				CreateKind: yaml.MappingNode,
-				CreateTag:  yaml.NodeTagMap,
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -28,7 +28,7 @@ func SetImage(_ context.Context, list *ResourceList) error {
 		}
 		for _, spec := range additional {
 			err := item.Object.PipeE(fieldspec.Filter{FieldSpec: spec, SetValue: func(node *yaml.RNode) error {
-				setter.set(node.YNode(), spec.Path)
+				setter.set(node.YNode(), fieldOf(spec))
 				return nil
 			}})
 			if err != nil {
@@ -92,9 +92,10 @@ func (s *imageSetter) set(node *yaml.Node, field string) {
 	if node.Value == name+suffix {
 		return
 	}
+	old := node.Value
 	node.Value = name + suffix
 	s.count++
-	s.list.reportItem(s.item, Info, field, "set the image to %q", node.Value)
+	s.list.reportChange(s.item, field, old, node.Value, "set the image to %q", node.Value)
 }
 
 // splitImage cuts an image before its tag or digest. A colon before a slash belongs to the registry's port.
@@ -119,10 +120,8 @@ func imageOf(config *yaml.RNode) (image types.Image, additional []types.FieldSpe
 		from = child(config.YNode(), "data")
 	case isOwnKind(config, "SetImage"):
 		from = child(config.YNode(), "image")
-		if fields := child(config.YNode(), "additionalImageFields"); fields != nil {
-			if err := fields.Decode(&additional); err != nil {
-				return image, nil, fmt.Errorf("read the functionConfig's field additionalImageFields: %w", err)
-			}
+		if additional, err = fieldSpecs(config.YNode(), "additionalImageFields"); err != nil {
+			return image, nil, err
 		}
 	default:
 		return image, nil, wrongConfig(config, wanted)

@@ -3,9 +3,11 @@ package function
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 )
 
@@ -13,9 +15,10 @@ import (
 // must agree with it, in volume claim templates and, where they select something already, in network policies, affinities
 // and topology spread constraints.
 //
-// The functionConfig is a ConfigMap whose data are the labels, or a SetLabels with the field labels.
+// The functionConfig is a ConfigMap whose data are the labels, or a SetLabels with the field labels and, optionally,
+// additionalLabelFields: kustomize field specs of more places to label.
 func SetLabels(_ context.Context, list *ResourceList) error {
-	labels, err := labelsOf(list.Config)
+	labels, additional, err := labelsOf(list.Config)
 	if err != nil {
 		return err
 	}
@@ -35,24 +38,34 @@ func SetLabels(_ context.Context, list *ResourceList) error {
 		if setter.count > 0 {
 			list.reportItem(item, Info, "metadata.labels", "set %d labels", setter.count)
 		}
+		if err := setInFields(list, item, additional, labels); err != nil {
+			return fmt.Errorf("%s: the functionConfig's field additionalLabelFields: %w", item.Path, err)
+		}
 	}
 	list.report(Info, "set %d labels in total", total)
 	return nil
 }
 
-func labelsOf(config *yaml.RNode) ([]entry, error) {
+func labelsOf(config *yaml.RNode) (labels []entry, additional []types.FieldSpec, err error) {
+	const wanted = "a ConfigMap with the labels as data, or a SetLabels of " + configAPIVersion
 	switch {
 	case config == nil:
-		return nil, wrongConfig(config, "a ConfigMap with the labels as data, or a SetLabels of "+configAPIVersion)
+		return nil, nil, wrongConfig(config, wanted)
 	case isConfigMap(config):
-		return data(config)
-	case isOwnKind(config, "SetLabels"):
-		if child(config.YNode(), "labels") == nil {
-			return nil, errors.New("the functionConfig's field labels is missing: set it to a mapping of labels")
-		}
-		return stringMap(child(config.YNode(), "labels"), "labels")
+		labels, err = data(config)
+		return labels, nil, err
+	case !isOwnKind(config, "SetLabels"):
+		return nil, nil, wrongConfig(config, wanted)
 	}
-	return nil, wrongConfig(config, "a ConfigMap with the labels as data, or a SetLabels of "+configAPIVersion)
+	root := config.YNode()
+	if child(root, "labels") == nil {
+		return nil, nil, errors.New("the functionConfig's field labels is missing: set it to a mapping of labels")
+	}
+	if labels, err = stringMap(child(root, "labels"), "labels"); err != nil {
+		return nil, nil, err
+	}
+	additional, err = fieldSpecs(root, "additionalLabelFields")
+	return labels, additional, err
 }
 
 type labelSetter struct {

@@ -108,13 +108,13 @@ func (s *namespaceSetter) set(list *ResourceList, item *Item) {
 			origin = m.namespace
 		}
 		if s.replace(root, m.namespace, origin, "metadata", "namespace") {
-			s.report(list, item, "metadata.namespace")
+			s.report(list, item, "metadata.namespace", m.namespace)
 		}
 	}
 	switch {
 	case m.apiVersion == "v1" && m.kind == "Namespace":
 		if s.replace(root, m.name, "", "metadata", "name") {
-			s.report(list, item, "metadata.name")
+			s.report(list, item, "metadata.name", m.name)
 		}
 	case m.group() == "apiextensions.k8s.io" && m.kind == "CustomResourceDefinition":
 		s.replaceSet(list, item, root, "", "spec", "conversion", "webhook", "clientConfig", "service", "namespace")
@@ -131,12 +131,12 @@ func (s *namespaceSetter) set(list *ResourceList, item *Item) {
 func (s *namespaceSetter) replaceSet(list *ResourceList, item *Item, node *yaml.Node, at string, path ...string) {
 	current := stringAt(node, path...)
 	if current != "" && s.replace(node, current, "", path...) {
-		s.report(list, item, at+strings.Join(path, "."))
+		s.report(list, item, at+strings.Join(path, "."), current)
 	}
 }
 
-func (s *namespaceSetter) report(list *ResourceList, item *Item, field string) {
-	list.reportItem(item, Info, field, "set the namespace to %q", s.namespace)
+func (s *namespaceSetter) report(list *ResourceList, item *Item, field, old string) {
+	list.reportChange(item, field, old, s.namespace, "set the namespace to %q", s.namespace)
 }
 
 // replace sets the namespace at path below node, unless it is not the one to replace, and says whether it did.
@@ -177,7 +177,7 @@ func (s *namespaceSetter) setDependsOn(list *ResourceList, item *Item, known map
 	}
 	value := strings.Join(references, ",")
 	if value != old && setString(root, value, path...) {
-		list.reportItem(item, Info, strings.Join(path, "."), "set the namespace of depends-on to %q", s.namespace)
+		list.reportChange(item, strings.Join(path, "."), old, value, "set the namespace of depends-on to %q", s.namespace)
 	}
 }
 

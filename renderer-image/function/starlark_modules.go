@@ -2,6 +2,9 @@ package function
 
 import (
 	"bytes"
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -25,8 +28,10 @@ var errKey = errors.New("a key must be a string")
 // network or read files are left out on purpose.
 var starlarkModules = map[string]starlark.StringDict{
 	"encoding/base64.star": module("base64", map[string]builtin{"encode": base64Encode, "decode": base64Decode}),
+	"encoding/csv.star":    module("csv", map[string]builtin{"read_all": csvReadAll, "write_all": csvWriteAll}),
 	"encoding/json.star":   {"json": starlarkjson.Module},
 	"encoding/yaml.star":   module("yaml", map[string]builtin{"loads": yamlLoads, "dumps": yamlDumps}),
+	"hash.star":            module("hash", map[string]builtin{"md5": hashWith(md5.New), "sha1": hashWith(sha1.New), "sha256": hashWith(sha256.New)}),
 	"krmfn.star": module("krmfn", map[string]builtin{
 		"match_gvk": matchGVK, "match_name": matchName, "match_namespace": matchNamespace,
 	}),

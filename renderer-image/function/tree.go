@@ -25,6 +25,20 @@ func (m meta) group() string {
 	return group
 }
 
+// version is the API version without the group.
+func (m meta) version() string {
+	return m.apiVersion[strings.IndexByte(m.apiVersion, '/')+1:]
+}
+
+// sameResource says whether a cluster takes both for one resource: the version does not matter.
+func (m meta) sameResource(other meta) bool {
+	return m.group() == other.group() && m.kind == other.kind && m.namespace == other.namespace && m.name == other.name
+}
+
+func (m meta) isKptfile() bool {
+	return m.kind == "Kptfile" && m.group() == "kpt.dev"
+}
+
 func metaOf(object *yaml.RNode) meta {
 	root := object.YNode()
 	md := child(root, "metadata")
@@ -75,6 +89,9 @@ func elements(node *yaml.Node, path ...string) []*yaml.Node {
 
 func stringAt(node *yaml.Node, path ...string) string {
 	value := find(node, path...)
+	if value != nil && value.Kind == yaml.AliasNode {
+		value = value.Alias
+	}
 	if value == nil || value.Kind != yaml.ScalarNode || value.ShortTag() == yaml.NodeTagNull {
 		return ""
 	}
