@@ -55,6 +55,10 @@ var (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
+	if role := os.Getenv(envRacer); role != "" {
+		fmt.Fprintln(os.Stderr, "racer:", runRacer(role))
+		os.Exit(1)
+	}
 	code, err := runSuite(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
