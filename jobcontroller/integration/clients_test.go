@@ -63,6 +63,44 @@ func TestServerSideApplyConflictsWithWhatWasRendered(t *testing.T) {
 	waitRendered(t, rev)
 }
 
+func TestAnAgentThatHealsItselfCostsReplaysAndNoJobs(t *testing.T) {
+	const heals = 5
+	for name, apply := range map[string][]string{
+		"by client-side apply": {"apply", "-f"},
+		"by server-side apply": {"apply", "--server-side", "--force-conflicts", "--field-manager=agent", "-f"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ns := namespace(t)
+			rev := revision(ns, "web", smallPackage())
+			source := append(apply, manifest(t, rev))
+			kubectl(t, ns, source...)
+			first := waitRendered(t, rev)
+			for i := range heals {
+				kubectl(t, ns, source...)
+				g.Eventually(func(g Gomega) {
+					now, err := get(t.Context(), rev)
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(now.Status.Render.Replayed).To(BeEquivalentTo(i + 1))
+				}).WithTimeout(patience).WithPolling(pollInterval).Should(Succeed())
+				g.Expect(waitRendered(t, rev).Spec.Resources).To(Equal(first.Spec.Resources))
+			}
+			now, err := get(t.Context(), rev)
+			g.Expect(err).NotTo(HaveOccurred())
+			jobs, err := jobsOf(t.Context(), now)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(jobs).To(HaveLen(1))
+
+			g.Expect(moveTo(admin, rev, kiln.LifecycleProposed)).To(Succeed())
+			c := command("kubectl", append([]string{"--namespace", ns}, source...)...)
+			c.Stderr = nil
+			out, err := c.CombinedOutput()
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(string(out)).To(ContainSubstring("return spec.lifecycle to Draft first"))
+		})
+	}
+}
+
 func TestKubectlPatchAndEditChangeADraft(t *testing.T) {
 	g := NewWithT(t)
 	ns := namespace(t)
